@@ -1,0 +1,36 @@
+# Two commands on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: demo test test-all lint format clean
+
+demo: .venv/core                ## train on the embedded digits and show the result
+	$(BIN)/fedrank run --preset digits
+
+test: .venv/dev                 ## the ordinary test loop
+	$(BIN)/pytest -m "not slow"
+
+test-all: .venv/dev             ## everything, with real data where FEDRANK_TEST_DATA names it
+	$(BIN)/pytest
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv build dist
+
+.venv/core: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) --editable .
+	touch $@
+
+.venv/dev: .venv/core
+	$(PIP) --editable ".[dev]"
+	touch $@

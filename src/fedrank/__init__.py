@@ -1,0 +1,58 @@
+"""Federated Rank Learning: clients rank the edges of a random network, the server takes a vote.
+
+Names are imported when they are first used, so that `import fedrank` does not wait for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedrank.data import IID as IID
+    from fedrank.data import ByWriter as ByWriter
+    from fedrank.data import Dirichlet as Dirichlet
+    from fedrank.data import Federation as Federation
+    from fedrank.data import Preprocess as Preprocess
+    from fedrank.data import Shards as Shards
+    from fedrank.data import split as split
+    from fedrank.errors import FedrankError as FedrankError
+    from fedrank.methods import FRL as FRL
+    from fedrank.nn import LocalTraining as LocalTraining
+    from fedrank.nn import Supernetwork as Supernetwork
+    from fedrank.nn import supernetwork as supernetwork
+    from fedrank.training import Run as Run
+    from fedrank.training import train as train
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "FRL": "fedrank.methods",
+    "IID": "fedrank.data",
+    "ByWriter": "fedrank.data",
+    "Dirichlet": "fedrank.data",
+    "Federation": "fedrank.data",
+    "FedrankError": "fedrank.errors",
+    "LocalTraining": "fedrank.nn",
+    "Preprocess": "fedrank.data",
+    "Run": "fedrank.training",
+    "Shards": "fedrank.data",
+    "Supernetwork": "fedrank.nn",
+    "split": "fedrank.data",
+    "supernetwork": "fedrank.nn",
+    "train": "fedrank.training",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fedrank' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,329 @@
+"""The command line. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from fedrank.errors import ConfigError, FedrankError, TrainingError
+
+if TYPE_CHECKING:
+    from fedrank.experiment.config import Experiment
+    from fedrank.experiment.rundir import RunDirectory
+    from fedrank.experiment.runner import Prepared
+
+app = typer.Typer(
+    help="""Federated Rank Learning: clients rank the edges of a random network, the server takes a vote.
+
+    Begin with [bold]fedrank run --preset digits[/]; it needs no download.""",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_app = typer.Typer(
+    help="List, download and look at data sets.", no_args_is_help=True, rich_markup_mode="rich"
+)
+app.add_typer(data_app, name="data")
+out = Console()
+
+
+def _complete_preset() -> list[str]:
+    from fedrank.experiment.config import preset_names
+
+    return preset_names()
+
+
+def _complete_data() -> list[str]:
+    from fedrank.data.sources import SOURCES
+
+    return list(SOURCES)
+
+
+RunDirArgument = Annotated[Path, typer.Argument(help="A directory that 'fedrank run' made.")]
+DataName = Annotated[
+    str, typer.Argument(help="digits, mnist, cifar10 or femnist.", autocompletion=_complete_data)
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where data sets lie, a folder each.",
+        show_default="$FEDRANK_DATA or the user's cache",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Worker processes, one thread each.", show_default="one for each core"),
+]
+Device = Annotated[str, typer.Option(help="Where workers compute: cpu or cuda.")]
+
+
+@app.command()
+def run(
+    config: Annotated[Path | None, typer.Argument(help="A TOML file that describes the run.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            "-p",
+            help="A shipped configuration instead.",
+            autocompletion=_complete_preset,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change one setting; can be repeated."),
+    ] = None,
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The run directory.", show_default="runs/NAME-DATE-TIME"),
+    ] = None,
+    data_dir: DataDir = None,
+    workers: Workers = None,
+    device: Device = "cpu",
+) -> None:
+    """Run an experiment.
+
+    [bold]fedrank run --preset mnist --set rounds=50 --set ballot.top=0.5[/]
+    [bold]fedrank run my.toml --out runs/first[/]
+
+    'fedrank show PRESET' prints every setting. Ctrl-C finishes the round and saves.
+    """
+    from fedrank.experiment.config import load_file, load_preset
+
+    if (config is None) == (preset is None):
+        raise ConfigError("name either a TOML file or a --preset; 'fedrank presets' lists them")
+    if preset is not None:
+        experiment = load_preset(preset, settings or ())
+    else:
+        assert config is not None
+        experiment = load_file(config, settings or ())
+
+    from fedrank.data import default_data_dir
+    from fedrank.experiment.environment import describe
+    from fedrank.experiment.rundir import RunDirectory
+    from fedrank.training import default_workers
+
+    data_dir = data_dir or default_data_dir()
+    workers = workers or default_workers()
+    path = out_dir or Path("runs") / f"{experiment.name}-{datetime.now():%Y%m%d-%H%M%S}"
+    RunDirectory.check_free(path)
+    prepared = _prepare(experiment, data_dir, device)
+    directory = RunDirectory.create(path, experiment, describe(data_dir, workers, device))
+    _run(directory, prepared, workers, device)
+
+
+@app.command()
+def resume(
+    run_dir: RunDirArgument,
+    data_dir: DataDir = None,
+    workers: Workers = None,
+    device: Device = "cpu",
+) -> None:
+    """Go on with a run that was stopped, from its last finished round.
+
+    The end is the same, byte for byte, as that of a run that was never stopped.
+    """
+    from fedrank.experiment.environment import describe, differences
+    from fedrank.experiment.rundir import RunDirectory
+    from fedrank.training import default_workers
+
+    directory = RunDirectory.open(run_dir)
+    if directory.read_summary() is not None:
+        rounds = directory.experiment.rounds
+        out.print(f"{run_dir}: all {rounds} rounds are done. 'fedrank evaluate' shows the result.")
+        return
+    data_dir = data_dir or Path(directory.environment["data_dir"])
+    workers = workers or default_workers()
+    changed = differences(directory.environment, describe(data_dir, workers, device))
+    if changed:
+        out.print(f"Note: {'; '.join(changed)}. The result may differ in rounding.")
+    prepared = _prepare(directory.experiment, data_dir, device)
+    _run(directory, prepared, workers, device)
+
+
+@app.command()
+def evaluate(
+    run_dir: RunDirArgument,
+    data_dir: DataDir = None,
+    workers: Workers = None,
+    device: Device = "cpu",
+) -> None:
+    """Test the model of a run again: every client on its own data, and all test data."""
+    from fedrank.experiment import runner
+    from fedrank.experiment.rundir import RunDirectory
+    from fedrank.report.terminal import summary_table
+    from fedrank.training import default_workers
+
+    directory = RunDirectory.open(run_dir)
+    data_dir = data_dir or Path(directory.environment["data_dir"])
+    prepared = _prepare(directory.experiment, data_dir, device)
+    with out.status("testing"):
+        result = runner.evaluate(directory, prepared, workers=workers or default_workers(), device=device)
+    out.print(summary_table(directory.experiment.name, result))
+
+
+@app.command()
+def presets() -> None:
+    """List the shipped configurations."""
+    from fedrank.experiment.config import preset_names, preset_text
+
+    for name in preset_names():
+        out.print(f"[bold]{name:10}[/] {preset_text(name).splitlines()[0].removeprefix('# ')}")
+
+
+@app.command()
+def show(
+    preset: Annotated[str, typer.Argument(help="One of 'fedrank presets'.", autocompletion=_complete_preset)],
+) -> None:
+    """Print a preset with all its settings, as TOML that 'fedrank run' takes.
+
+    [bold]fedrank show mnist > my.toml[/]
+    """
+    from fedrank.experiment.config import load_preset
+
+    typer.echo(load_preset(preset).to_toml(), nl=False)
+
+
+@app.command()
+def plot(
+    run_dirs: Annotated[list[Path], typer.Argument(help="Run directories, a curve each.")],
+    out_file: Annotated[Path, typer.Option("--out", "-o", help="The picture: .svg, .png or .html.")] = Path(
+        "accuracy.svg"
+    ),
+) -> None:
+    """Draw the accuracy of runs over their rounds."""
+    from fedrank.experiment.rundir import RunDirectory
+    from fedrank.report.charts import accuracy_chart, save
+
+    save(accuracy_chart([RunDirectory.open(path) for path in run_dirs]), out_file)
+    out.print(f"{out_file} is written.")
+
+
+@data_app.command("list")
+def data_list(data_dir: DataDir = None) -> None:
+    """List the data sets and whether they are here."""
+    from rich.table import Table
+
+    from fedrank.data import SOURCES, default_data_dir
+    from fedrank.data.sources import parquet_files
+
+    folder = data_dir or default_data_dir()
+    table = Table(box=None, padding=(0, 2))
+    for column in ("name", "here", "what"):
+        table.add_column(column)
+    for source in SOURCES.values():
+        here = source.embedded or bool(parquet_files(folder / source.name, "train"))
+        table.add_row(source.name, "yes" if here else "no", source.about)
+    out.print(table)
+    out.print(f"Data directory: {folder}")
+
+
+@data_app.command("get")
+def data_get(name: DataName, data_dir: DataDir = None) -> None:
+    """Download a data set from the Hugging Face hub.
+
+    A download that broke off goes on where it stopped. $HF_ENDPOINT names a mirror.
+    """
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from fedrank.data import default_data_dir, find_source
+    from fedrank.data.download import fetch, list_files
+
+    source = find_source(name)
+    if source.embedded:
+        out.print(f"{name} comes with fedrank: there is nothing to download.")
+        return
+    folder = (data_dir or default_data_dir()) / name
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        for remote in list_files(source):
+            task = progress.add_task(remote.name, total=remote.size)
+            fetch(remote, folder, lambda done, task=task: progress.update(task, completed=done))  # type: ignore[misc]
+    out.print(f"{name} is complete in {folder}.")
+
+
+@data_app.command("show")
+def data_show(
+    name: DataName,
+    partition: Annotated[str, typer.Option(help="dirichlet, shards, iid or writer.")] = "dirichlet",
+    clients: Annotated[
+        int | None, typer.Option(help="How many clients.", show_default="that of the preset")
+    ] = None,
+    beta: Annotated[float, typer.Option(help="Of the Dirichlet distribution.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Deals the same hands again.")] = 7,
+    data_dir: DataDir = None,
+) -> None:
+    """Draw how the classes spread over the clients."""
+    from fedrank.data import default_data_dir, find_source
+    from fedrank.experiment.config import load_preset
+
+    find_source(name)
+    settings = [f"seed={seed}", f"data.partition={partition}", f"data.beta={beta}"]
+    if clients is not None:
+        settings += [f"data.clients={clients}", "clients_per_round=1"]
+    experiment = load_preset(name, settings)
+
+    from fedrank.experiment.build import build_federation
+    from fedrank.report.spread import spread_drawing
+
+    with out.status("loading data"):
+        federation = build_federation(experiment.data, seed, data_dir or default_data_dir())
+    out.print(spread_drawing(name, federation))
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"--device {device} cannot be used here: {reason}") from None
+
+
+def _prepare(experiment: Experiment, data_dir: Path, device: str) -> Prepared:
+    from fedrank.experiment.runner import prepare
+
+    _check_device(device)
+    with out.status("loading data"):
+        return prepare(experiment, data_dir)
+
+
+def _run(directory: RunDirectory, prepared: Prepared, workers: int, device: str) -> None:
+    from fedrank.experiment import runner
+    from fedrank.report.terminal import RunProgress, stderr_console, summary_table
+
+    console = stderr_console()
+    with RunProgress(console) as bar:
+        result = runner.run(directory, prepared, workers=workers, device=device, observer=bar)
+    if result is None:
+        console.print(f"Stopped and saved. Go on with: fedrank resume {directory.path}", soft_wrap=True)
+        raise typer.Exit(130)
+    out.print(summary_table(directory.experiment.name, result))
+    out.print(f"  Results lie in {directory.path}", soft_wrap=True, highlight=False)
+
+
+def main() -> None:
+    """Run the command line; what a user can mend ends in one sentence, not in a traceback."""
+    try:
+        app()
+    except FedrankError as error:
+        console = Console(stderr=True)
+        console.print("[red]error:[/]", end=" ")
+        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        for note in getattr(error, "__notes__", ()):
+            console.print(note, markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1 if isinstance(error, TrainingError) else 2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,27 @@
+"""Where data comes from, and how it is split among clients."""
+
+from fedrank.data.federation import Client, Dataset, Federation, Samples, deal, split
+from fedrank.data.partition import IID, ByWriter, Dirichlet, Partition, Shards
+from fedrank.data.preprocess import Preprocess
+from fedrank.data.sources import SOURCES, Loaded, Source, default_data_dir, find_source, load
+
+__all__ = [
+    "IID",
+    "SOURCES",
+    "ByWriter",
+    "Client",
+    "Dataset",
+    "Dirichlet",
+    "Federation",
+    "Loaded",
+    "Partition",
+    "Preprocess",
+    "Samples",
+    "Shards",
+    "Source",
+    "deal",
+    "default_data_dir",
+    "find_source",
+    "load",
+    "split",
+]

@@ -1,0 +1,170 @@
+"""A federation: all clients' data in one array, and which samples belong to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrank.data.partition import Indices, Labels, Partition
+from fedrank.data.preprocess import Inputs, Preprocess
+from fedrank.errors import DataError
+from fedrank.randomness import Purpose, keyed_generator
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Labelled samples as they are stored. Images are uint8, channels first."""
+
+    inputs: Inputs
+    labels: Labels
+    classes: int
+    preprocess: Preprocess
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.labels):
+            raise DataError(f"there are {len(self.inputs)} inputs but {len(self.labels)} labels")
+        if len(self.labels) == 0:
+            raise DataError("there is no sample at all")
+        lowest, highest = int(self.labels.min()), int(self.labels.max())
+        if lowest < 0 or highest >= self.classes:
+            raise DataError(
+                f"labels run from {lowest} to {highest}, but {self.classes} classes "
+                f"have the labels 0 to {self.classes - 1}"
+            )
+
+    def select(self, indices: Indices) -> Samples:
+        """Return the samples with these numbers."""
+        return Samples(self.inputs[indices], self.labels[indices], self.preprocess)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Some samples of a dataset, ready to be walked through."""
+
+    inputs: Inputs
+    labels: Labels
+    preprocess: Preprocess
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batches(
+        self, batch_size: int, rng: np.random.Generator
+    ) -> Iterator[tuple[NDArray[np.float32], Labels]]:
+        """Yield training batches in random order, augmented where the dataset asks for it."""
+        order = rng.permutation(len(self))
+        for begin in range(0, len(self), batch_size):
+            chosen = order[begin : begin + batch_size]
+            augmented = self.preprocess.augment(self.inputs[chosen], rng)
+            yield self.preprocess(augmented), self.labels[chosen]
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client's share: the numbers of its training and of its test samples."""
+
+    train: Indices
+    test: Indices
+
+
+@dataclass(frozen=True)
+class Federation:
+    """The data of all clients, and the test samples that belong to nobody.
+
+    `test` is what the global accuracy is measured on: an official test set where there is one,
+    all clients' test samples otherwise.
+    """
+
+    dataset: Dataset
+    clients: tuple[Client, ...]
+    test: Indices
+
+    @property
+    def voters(self) -> NDArray[np.int64]:
+        """The clients that have data to train on. The others never vote."""
+        return np.flatnonzero([client.train.size > 0 for client in self.clients])
+
+    def train_samples(self, client: int) -> Samples:
+        """Return what a client trains on."""
+        return self.dataset.select(self.clients[client].train)
+
+
+def split(
+    inputs: Any,
+    labels: Any,
+    *,
+    by: Partition,
+    clients: int | None = None,
+    seed: int,
+    test: tuple[Any, Any] | None = None,
+    preprocess: Preprocess | None = None,
+) -> Federation:
+    """Deal arrays of inputs and labels to clients.
+
+    Parameters
+    ----------
+    inputs : an array of any shape (samples, ...). Bytes are divided by 255 unless `preprocess` says else.
+    labels : whole numbers from 0.
+    by : `Dirichlet(beta)`, `Shards()`, `IID()` or `ByWriter(writers)`.
+    clients : how many; `ByWriter` takes every writer where this is left out.
+    seed : the same seed deals the same hands.
+    test : inputs and labels of a global test set; all clients' test samples otherwise.
+    preprocess : how stored inputs become a network's inputs.
+    """
+    inputs, labels = np.asarray(inputs), _as_labels(labels)
+    dealt_count = len(labels)
+    if test is not None:
+        test_inputs, test_labels = np.asarray(test[0]), _as_labels(test[1])
+        if test_inputs.shape[1:] != inputs.shape[1:]:
+            raise DataError(
+                f"a test sample has shape {test_inputs.shape[1:]}, a training sample {inputs.shape[1:]}"
+            )
+        inputs = np.concatenate([inputs, test_inputs])
+        labels = np.concatenate([labels, test_labels])
+    classes = int(labels.max()) + 1 if labels.size else 1
+    dataset = Dataset(inputs, labels, classes, preprocess or Preprocess.default_for(inputs))
+    return deal(dataset, dealt_count, by=by, clients=clients, seed=seed)
+
+
+def deal(
+    dataset: Dataset,
+    count: int,
+    *,
+    by: Partition,
+    clients: int | None,
+    seed: int,
+    test_share: float = 0.2,
+) -> Federation:
+    """Deal the first `count` samples of a dataset to clients; those behind are the global test set.
+
+    Each client keeps back `test_share` of its samples to be tested on.
+    """
+    hands = by.deal(dataset.labels[:count], clients, keyed_generator(seed, Purpose.PARTITION))
+    split_hands = []
+    for number, hand in enumerate(hands):
+        shuffled = keyed_generator(seed, Purpose.HOLD_OUT, number).permutation(hand)
+        held_out = round(test_share * hand.size)
+        split_hands.append(Client(train=shuffled[held_out:], test=shuffled[:held_out]))
+    if count < len(dataset.labels):
+        test = np.arange(count, len(dataset.labels))
+    else:
+        test = np.sort(np.concatenate([client.test for client in split_hands]))
+    return Federation(dataset, tuple(split_hands), test)
+
+
+def with_inputs(federation: Federation, inputs: Inputs, labels: Labels) -> Federation:
+    """Return the same federation over other copies of its arrays (memory shared between workers)."""
+    return replace(federation, dataset=replace(federation.dataset, inputs=inputs, labels=labels))
+
+
+def _as_labels(labels: Any) -> Labels:
+    array = np.asarray(labels)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise DataError(
+            f"labels must be one whole number per sample, these are {array.dtype} of shape {array.shape}"
+        )
+    return array.astype(np.int64)

@@ -1,0 +1,124 @@
+"""How samples are dealt to clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedrank.errors import DataError
+
+Indices = NDArray[np.int64]
+Labels = NDArray[np.int64]
+
+
+class Partition(Protocol):
+    """A way to deal samples to clients: every sample goes to exactly one client."""
+
+    def deal(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
+        """Return the samples of each client."""
+        ...
+
+
+@dataclass(frozen=True)
+class Dirichlet:
+    """Every class is spread over the clients in proportions drawn from Dirichlet(beta).
+
+    Source: Hsu et al. (2019), Reddi et al. (2020). A small beta gives clients few classes; a large
+    one approaches iid.
+    """
+
+    beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.beta > 0:
+            raise DataError(f"beta is {self.beta}: the Dirichlet distribution needs a positive one")
+
+    def deal(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
+        """Return the samples of each client."""
+        clients = _enough(labels, clients)
+        owners = np.empty(labels.size, np.int64)
+        for label in np.unique(labels):
+            samples = rng.permutation(np.flatnonzero(labels == label))
+            shares = rng.dirichlet(np.full(clients, self.beta))
+            ends = np.round(np.cumsum(shares) * samples.size)
+            ends[-1] = samples.size
+            owners[samples] = np.searchsorted(ends, np.arange(samples.size), side="right")
+        return _by_owner(owners, clients)
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Samples sorted by class are cut into equal shards; each client gets `per_client` of them.
+
+    Source: McMahan et al. (2017). Two shards give a client at most two classes in most cases.
+    """
+
+    per_client: int = 2
+
+    def __post_init__(self) -> None:
+        if self.per_client < 1:
+            raise DataError(f"per_client is {self.per_client}: a client needs at least one shard")
+
+    def deal(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
+        """Return the samples of each client."""
+        clients = _enough(labels, clients, self.per_client)
+        by_class = rng.permutation(labels.size)
+        by_class = by_class[np.argsort(labels[by_class], kind="stable")]
+        shards = np.array_split(by_class, clients * self.per_client)
+        dealt = rng.permutation(len(shards)).reshape(clients, self.per_client)
+        return [np.concatenate([shards[shard] for shard in hand]) for hand in dealt]
+
+
+@dataclass(frozen=True)
+class IID:
+    """Samples are shuffled and dealt evenly."""
+
+    def deal(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
+        """Return the samples of each client."""
+        clients = _enough(labels, clients)
+        return list(np.array_split(rng.permutation(labels.size), clients))
+
+
+@dataclass(frozen=True, eq=False)
+class ByWriter:
+    """Each writer (or owner) of samples is a client. With fewer clients than writers, some are drawn."""
+
+    writers: ArrayLike
+
+    def deal(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
+        """Return the samples of each client."""
+        names, owners = np.unique(np.asarray(self.writers), return_inverse=True)
+        if owners.shape != labels.shape:
+            raise DataError(f"there are {owners.size} writers' names for {labels.size} samples")
+        dealt = _by_owner(owners.astype(np.int64), names.size)
+        if clients is None or clients == names.size:
+            return dealt
+        if clients > names.size:
+            raise DataError(
+                f"{clients} clients are asked for, but there are {names.size} writers: "
+                f"ask for at most {names.size}, or name no number to take them all"
+            )
+        drawn = np.sort(rng.choice(names.size, clients, replace=False))
+        return [dealt[writer] for writer in drawn]
+
+
+def _enough(labels: Labels, clients: int | None, per_client: int = 1) -> int:
+    if clients is None:
+        raise DataError("the number of clients is missing")
+    if clients < 1:
+        raise DataError(f"{clients} clients are asked for: there must be at least one")
+    if clients * per_client > labels.size:
+        raise DataError(
+            f"{clients} clients are asked for, but there are only {labels.size} samples: "
+            f"ask for at most {labels.size // per_client} clients"
+        )
+    return clients
+
+
+def _by_owner(owners: Indices, clients: int) -> list[Indices]:
+    order = np.argsort(owners, kind="stable")
+    ends = np.cumsum(np.bincount(owners, minlength=clients))
+    return np.split(order, ends[:-1])

@@ -1,0 +1,54 @@
+"""From stored samples to a network's inputs, batch by batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Inputs = NDArray[np.generic]
+CROP_PADDING = 4
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """Divide by `scale`, subtract the mean and divide by the deviation of each channel.
+
+    `crop_and_flip` shifts training images by up to four pixels and mirrors half of them.
+    """
+
+    scale: float = 1.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    crop_and_flip: bool = False
+
+    @classmethod
+    def default_for(cls, inputs: Inputs) -> Preprocess:
+        """Bytes become numbers from 0 to 1; everything else is taken as it is."""
+        return cls(scale=255.0) if inputs.dtype == np.uint8 else cls()
+
+    def __call__(self, inputs: Inputs) -> NDArray[np.float32]:
+        """Return a batch as the network wants it."""
+        channels = (-1,) + (1,) * (inputs.ndim - 2) if len(self.mean) > 1 else (1,) * inputs.ndim
+        factor = 1 / (self.scale * np.asarray(self.std))
+        shift = np.asarray(self.mean) / np.asarray(self.std)
+        normalised = inputs.astype(np.float32)
+        normalised *= factor.astype(np.float32).reshape(channels)
+        normalised -= shift.astype(np.float32).reshape(channels)
+        return normalised
+
+    def augment(self, images: Inputs, rng: np.random.Generator) -> Inputs:
+        """Return the training images, cropped and flipped at random where that is asked for."""
+        if not self.crop_and_flip:
+            return images
+        count, _, height, width = images.shape
+        border = (CROP_PADDING, CROP_PADDING)
+        padded = np.pad(images, ((0, 0), (0, 0), border, border))
+        corners = rng.integers(0, 2 * CROP_PADDING + 1, size=(count, 2))
+        mirrored = rng.integers(0, 2, size=count)
+        augmented: Inputs = np.empty_like(images)
+        for i, (top, left) in enumerate(corners.tolist()):
+            crop = padded[i, :, top : top + height, left : left + width]
+            augmented[i] = np.flip(crop, axis=-1) if mirrored[i] else crop
+        return augmented

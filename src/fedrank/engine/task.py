@@ -1,0 +1,80 @@
+"""What a worker does, wherever it runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import cross_entropy
+
+from fedrank.data import Federation
+from fedrank.methods import Collector, Method
+from fedrank.randomness import Purpose, keyed_generator
+
+EVALUATION_BATCH = 250
+"""Fixed, so that a prediction does not depend on how many workers share the samples."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """How a model did on some samples, one entry each."""
+
+    correct: NDArray[np.bool_]
+    losses: NDArray[np.float32]
+
+
+class Worker:
+    """Trains clients and tests models on one device, gathering what the clients send."""
+
+    def __init__(self, method: Method[Any], federation: Federation, device: str) -> None:
+        self.method = method
+        self.federation = federation
+        self.device = torch.device(device)
+
+    def begin(self, state: Any) -> None:
+        """Start a round: forget what was gathered before."""
+        self.state = state
+        self.collector: Collector = self.method.collector()
+
+    def train(self, client: int) -> float:
+        """Train one client, gather its message and return its loss."""
+        rng = keyed_generator(self.method.seed, Purpose.LOCAL_TRAINING, self.state.round, client)
+        samples = self.federation.train_samples(client)
+        update = self.method.client_update(self.state, samples, rng, self.device)
+        self.collector.add(update.message)
+        return update.loss
+
+    def collected(self) -> Collector:
+        """Return what was gathered since the round began."""
+        return self.collector
+
+    def load(self, state: Any) -> None:
+        """Build the model that is to be tested."""
+        self.model = self.method.model(state).to(self.device)
+
+    def predict(self, samples: NDArray[np.int64]) -> Predictions:
+        """Test the model on a batch of samples."""
+        dataset = self.federation.dataset
+        inputs = torch.from_numpy(dataset.preprocess(dataset.inputs[samples])).to(self.device)
+        labels = torch.from_numpy(dataset.labels[samples]).to(self.device)
+        with torch.inference_mode():
+            logits = self.model(inputs)
+            losses = cross_entropy(logits, labels, reduction="none")
+            correct = logits.argmax(dim=1) == labels
+        return Predictions(correct.cpu().numpy(), losses.cpu().numpy())
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread, as worker processes do: sums of floats depend on it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,211 @@
+"""An experiment's configuration: TOML files, presets and flags, checked before anything runs."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fedrank.errors import ConfigError
+
+
+class Section(BaseModel):
+    """A part of a configuration: unknown keys and wrong types are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class DataSection(Section):
+    """Which data, and how it is dealt to the clients."""
+
+    name: Literal["digits", "mnist", "cifar10", "femnist"]
+    partition: Literal["dirichlet", "shards", "iid", "writer"] = "dirichlet"
+    clients: int | None = Field(default=None, ge=1)
+    beta: float = Field(default=1.0, gt=0)
+    shards_per_client: int = Field(default=2, ge=1)
+    test_share: float = Field(default=0.2, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _clients_are_known(self) -> Self:
+        if self.clients is None and self.partition != "writer":
+            raise ValueError(f"the number of clients is missing: {self.partition!r} needs it")
+        if self.partition == "writer" and self.name != "femnist":
+            raise ValueError(f"{self.name} does not know its writers: only femnist can be dealt by writer")
+        return self
+
+
+class NetworkSection(Section):
+    """The supernetwork."""
+
+    name: Literal["lenet-digits", "lenet", "lenet-62", "conv2", "conv4", "conv6", "conv8"]
+    keep: float = Field(default=0.5, gt=0, lt=1)
+    weights: Literal["signed-kaiming-constant", "kaiming-normal", "glorot-normal"] = "signed-kaiming-constant"
+    scores: Literal["signed", "magnitude", "authors"] = "signed"
+
+
+class LocalSection(Section):
+    """How a client trains."""
+
+    epochs: int = Field(ge=1)
+    learning_rate: float = Field(gt=0)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    weight_decay: float = Field(default=1e-4, ge=0)
+    batch_size: int = Field(ge=1)
+    rate_decay: float = Field(default=0.999, gt=0, le=1)
+
+
+class BallotSection(Section):
+    """What a client sends."""
+
+    top: float = Field(default=1.0, gt=0, le=1)
+
+
+class Experiment(Section):
+    """Everything that decides the result of a run."""
+
+    name: str = Field(pattern=r"^[\w.-]+$")
+    seed: int = Field(ge=0, lt=2**32)
+    rounds: int = Field(ge=1)
+    clients_per_round: int = Field(ge=1)
+    evaluate_every: int = Field(default=1, ge=1)
+    data: DataSection
+    network: NetworkSection
+    local: LocalSection
+    ballot: BallotSection = BallotSection()
+
+    @model_validator(mode="after")
+    def _enough_clients(self) -> Self:
+        if self.data.clients is not None and self.clients_per_round > self.data.clients:
+            raise ValueError(
+                f"clients_per_round is {self.clients_per_round}, but data.clients is {self.data.clients}"
+            )
+        return self
+
+    def to_toml(self) -> str:
+        """Return the whole configuration as TOML."""
+        plain = self.model_dump(exclude_none=True)
+        tables = {key: value for key, value in plain.items() if isinstance(value, dict)}
+        lines = [f"{key} = {json.dumps(value)}" for key, value in plain.items() if key not in tables]
+        for table, values in tables.items():
+            lines += ["", f"[{table}]"]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+        return "\n".join(lines) + "\n"
+
+
+def preset_names() -> list[str]:
+    """Return the names of the shipped presets."""
+    folder = resources.files("fedrank.experiment") / "presets"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir())
+
+
+def preset_text(name: str) -> str:
+    """Return the text of a shipped preset."""
+    if name not in preset_names():
+        raise ConfigError(f"there is no preset {name!r}{_did_you_mean(name, preset_names())}")
+    return (resources.files("fedrank.experiment") / "presets" / f"{name}.toml").read_text("utf-8")
+
+
+def load_preset(name: str, settings: Sequence[str] = ()) -> Experiment:
+    """Return a shipped preset with `settings` (key=value) laid over it."""
+    return parse(preset_text(name), f"preset {name}", settings)
+
+
+def load_file(path: Path, settings: Sequence[str] = ()) -> Experiment:
+    """Return the configuration in a TOML file with `settings` (key=value) laid over it."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        hint = _did_you_mean(path.name, preset_names())
+        raise ConfigError(f"{path}: there is no such file. A preset is named with --preset{hint}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error})") from error
+    return parse(text, str(path), settings)
+
+
+def parse(text: str, origin: str, settings: Sequence[str] = ()) -> Experiment:
+    """Check a configuration's TOML text; `origin` names it in error messages."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{origin}: this is not TOML ({error})") from None
+    places: dict[str, str] = {}
+    for setting in settings:
+        places[_lay_over(values, setting)] = f"--set {setting}"
+    try:
+        return Experiment.model_validate(values)
+    except ValidationError as error:
+        problems = [_explain(problem, origin, text, places) for problem in error.errors()]
+        raise ConfigError("\n".join(problems)) from None
+
+
+def _lay_over(values: dict[str, Any], setting: str) -> str:
+    """Put a key=value into nested tables; return the key."""
+    key, equals, literal = setting.partition("=")
+    key = key.strip()
+    if not equals or not re.fullmatch(r"\w+(\.\w+)*", key):
+        raise ConfigError(f"--set {setting}: expected key=value, such as local.epochs=5")
+    try:
+        value = tomllib.loads(f"value = {literal}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = literal.strip()  # a bare word is a string
+    *tables, last = key.split(".")
+    for table in tables:
+        values = values.setdefault(table, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"--set {setting}: {table!r} is a value, not a table of values")
+    values[last] = value
+    return key
+
+
+def _explain(problem: Any, origin: str, text: str, places: dict[str, str]) -> str:
+    key = ".".join(str(part) for part in problem["loc"])
+    place = places.get(key) or _place(key, origin, text)
+    if problem["type"] == "extra_forbidden":
+        *tables, last = problem["loc"]
+        known = _known_keys(tables)
+        return f"{place}: unknown key {key!r}{_did_you_mean(str(last), known)}"
+    if problem["type"] == "missing":
+        return f"{place}: {key!r} is missing"
+    message = problem["msg"].removeprefix("Value error, ")
+    if not key:
+        return f"{place}: {message}"
+    if isinstance(problem["input"], dict):
+        return f"{place}: {key}: {message}"
+    return f"{place}: {key} = {json.dumps(problem['input'], default=str)}: {message[0].lower()}{message[1:]}"
+
+
+def _known_keys(tables: Sequence[int | str]) -> list[str]:
+    section: type[BaseModel] = Experiment
+    for table in tables:
+        annotation = section.model_fields[str(table)].annotation
+        assert isinstance(annotation, type)
+        section = annotation
+    return list(section.model_fields)
+
+
+def _place(key: str, origin: str, text: str) -> str:
+    """Return the origin and, where the key stands in the text, its line."""
+    table = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[([^\]]+)\]", line):
+            table = f"{header[1].strip()}."
+            name = header[1].strip()
+        elif assignment := re.match(r"\s*([\w.-]+)\s*=", line):
+            name = table + assignment[1]
+        else:
+            continue
+        if name == key:
+            return f"{origin}, line {number}"
+    return origin
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word.removesuffix(".toml"), known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(known)}"

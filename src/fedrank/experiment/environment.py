@@ -1,0 +1,61 @@
+"""What a run was made with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+VERSIONED = ("numpy", "torch")
+
+
+def describe(data_dir: Path, workers: int, device: str) -> dict[str, Any]:
+    """Return versions, machine and settings that do not decide the result but explain it."""
+    from fedrank import __version__
+
+    return {
+        "fedrank": __version__,
+        "revision": source_revision(),
+        "python": platform.python_version(),
+        **{package: version(package) for package in VERSIONED},
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "workers": workers,
+        "device": device,
+        "data_dir": str(data_dir.resolve()),
+        "command": sys.argv,
+    }
+
+
+def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Say which versions changed: floats may be rounded differently by others."""
+    return [
+        f"{package} {then.get(package)} then, {now[package]} now"
+        for package in ("fedrank", *VERSIONED)
+        if then.get(package) != now[package]
+    ]
+
+
+def source_revision() -> str | None:
+    """Return the git revision of fedrank's source, if it runs from a checkout."""
+    source = Path(__file__)
+    tracked = _git(source.parent, "ls-files", "--error-unmatch", source.name)
+    return _git(source.parent, "rev-parse", "HEAD") if tracked else None
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        reply = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return reply.stdout.strip()

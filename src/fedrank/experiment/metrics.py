@@ -1,0 +1,71 @@
+"""Numbers that say how a run is going."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrank.data import Federation
+from fedrank.engine import Predictions
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The accuracies of clients, each on its own test samples."""
+
+    mean: float
+    std: float
+    min: float
+    max: float
+    clients: int
+    """How many clients have test samples."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How the global model does: for each client on its own data, and on all test data."""
+
+    clients: Accuracy
+    test_accuracy: float
+    test_loss: float
+    test_samples: int
+
+
+def test_samples(federation: Federation) -> NDArray[np.int64]:
+    """Return every sample that an evaluation looks at, each once."""
+    own = [client.test for client in federation.clients]
+    return np.unique(np.concatenate([*own, federation.test]))
+
+
+def evaluation(federation: Federation, predictions: Predictions) -> Evaluation:
+    """Sum up predictions on `test_samples(federation)`."""
+    position = np.zeros(len(federation.dataset.labels), np.int64)
+    samples = test_samples(federation)
+    position[samples] = np.arange(samples.size)
+    accuracies = client_accuracies(federation, predictions.correct, position)
+    on_test = position[federation.test]
+    return Evaluation(
+        clients=Accuracy(
+            mean=float(accuracies.mean()),
+            std=float(accuracies.std()),
+            min=float(accuracies.min()),
+            max=float(accuracies.max()),
+            clients=accuracies.size,
+        ),
+        test_accuracy=float(predictions.correct[on_test].mean()),
+        test_loss=float(predictions.losses[on_test].mean(dtype=np.float64)),
+        test_samples=federation.test.size,
+    )
+
+
+def client_accuracies(
+    federation: Federation, correct: NDArray[np.bool_], position: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the accuracy of every client that has test samples."""
+    own = [client.test for client in federation.clients if client.test.size]
+    sizes = np.array([test.size for test in own])
+    begins = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    hits = correct[position[np.concatenate(own)]].astype(np.int64)
+    return np.asarray(np.add.reduceat(hits, begins) / sizes, np.float64)

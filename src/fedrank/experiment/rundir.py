@@ -1,0 +1,182 @@
+"""The run directory: everything a run leaves behind, written so that a crash loses no round.
+
+config.toml       the whole resolved configuration
+environment.json  versions, machine, where the data lay
+metrics.jsonl     one line a round
+checkpoint.npz    the state after the last finished round
+summary.json      the result, when the run has ended
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrank.errors import RunError
+from fedrank.experiment.config import Experiment, load_file
+
+FORMAT = 1
+CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
+CHECKPOINT, SUMMARY = "checkpoint.npz", "summary.json"
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """A run on disk."""
+
+    path: Path
+    experiment: Experiment
+    environment: dict[str, Any]
+
+    @staticmethod
+    def check_free(path: Path) -> None:
+        """Refuse a directory that holds something already."""
+        try:
+            taken = next(path.iterdir(), None) if path.exists() else None
+        except OSError as error:
+            raise RunError(f"{path}: cannot be a run directory ({error.strerror})") from error
+        if taken is not None:
+            raise RunError(
+                f"{path}: holds {taken.name!r} already and is left as it is. "
+                f"Name another directory with --out, or go on with 'fedrank resume {path}'."
+            )
+
+    @classmethod
+    def create(cls, path: Path, experiment: Experiment, environment: dict[str, Any]) -> RunDirectory:
+        """Make a new run directory."""
+        cls.check_free(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{path}: cannot be made ({error.strerror})") from error
+        run = cls(path, experiment, {"format": FORMAT, **environment})
+        run._write(CONFIG, experiment.to_toml().encode())
+        run._write(ENVIRONMENT, _json(run.environment))
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """Open an existing run directory."""
+        if not (path / ENVIRONMENT).exists() or not (path / CONFIG).exists():
+            raise RunError(f"{path}: this is not a run directory ({CONFIG} or {ENVIRONMENT} is missing)")
+        try:
+            environment = json.loads((path / ENVIRONMENT).read_text("utf-8"))
+            written_as = environment["format"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{path / ENVIRONMENT}: damaged ({error!r})") from error
+        if written_as != FORMAT:
+            raise RunError(
+                f"{path}: this run directory has format {written_as}, written by fedrank "
+                f"{environment.get('fedrank', 'of an unknown version')}; this version reads format {FORMAT}"
+            )
+        return cls(path, load_file(path / CONFIG), environment)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second process from continuing the same run."""
+        with (self.path / CONFIG).open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RunError(f"{self.path}: another process is working on this run") from None
+            yield
+
+    def write_checkpoint(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Replace the checkpoint; the old one stays until the new one is safely on disk."""
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+        self._write(CHECKPOINT, buffer.getbuffer())
+
+    def read_checkpoint(self) -> dict[str, NDArray[Any]] | None:
+        """Return the last checkpoint, or None if no round was finished."""
+        path = self.path / CHECKPOINT
+        if not path.exists():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise RunError(
+                f"{path}: the checkpoint is damaged ({error}). "
+                "Delete it to begin again at round 1, or restore it from a copy."
+            ) from error
+
+    def append_metrics(self, record: dict[str, Any]) -> None:
+        """Add a round's line."""
+
+        def append(path: Path) -> None:
+            with path.open("ab") as file:
+                file.write(json.dumps(record).encode() + b"\n")
+
+        self._guarded(METRICS, append)
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Return the lines of all rounds; a line that was cut off is left out."""
+        path = self.path / METRICS
+        records = []
+        for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+            with contextlib.suppress(ValueError):
+                records.append(json.loads(line))
+        return records
+
+    def forget_after(self, round_number: int) -> None:
+        """Drop the lines of rounds that are not in the checkpoint: they will be played again."""
+        kept = [record for record in self.read_metrics() if record["round"] <= round_number]
+        self._write(METRICS, b"".join(json.dumps(record).encode() + b"\n" for record in kept))
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Write the result of the run."""
+        self._write(SUMMARY, _json(summary))
+
+    def read_summary(self) -> dict[str, Any] | None:
+        """Return the result, or None if the run has not ended."""
+        path = self.path / SUMMARY
+        return json.loads(path.read_text("utf-8")) if path.exists() else None
+
+    def _write(self, name: str, content: bytes | memoryview) -> None:
+        self._guarded(name, lambda path: replace_file(path, content))
+
+    def _guarded(self, name: str, write: Callable[[Path], None]) -> None:
+        try:
+            write(self.path / name)
+        except OSError as error:
+            intact = (
+                f" The last checkpoint is intact: go on with 'fedrank resume {self.path}'."
+                if (self.path / CHECKPOINT).exists()
+                else ""
+            )
+            raise RunError(f"{self.path / name}: cannot be written ({error.strerror}).{intact}") from error
+
+
+def replace_file(path: Path, content: bytes | memoryview) -> None:
+    """Write a file so that at every moment either the old or the new content is there."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, indent=2).encode() + b"\n"

@@ -1,0 +1,120 @@
+"""Running a configured experiment in a run directory, from the beginning or from its checkpoint."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from fedrank.data import Federation
+from fedrank.engine import local_engine
+from fedrank.experiment.build import build_federation, build_method
+from fedrank.experiment.config import Experiment
+from fedrank.experiment.interrupt import Interrupt
+from fedrank.experiment.metrics import Evaluation
+from fedrank.experiment.rounds import Round, Schedule, measure, play
+from fedrank.experiment.rundir import RunDirectory
+from fedrank.methods import FRL, FRLState, Traffic
+
+
+class Observer(Protocol):
+    """Watches a run, for example to draw a progress bar."""
+
+    def begin(self, done: int, rounds: int, traffic: Traffic) -> None: ...
+
+    def round_done(self, played: Round) -> None: ...
+
+    def stopping(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a configuration stands for."""
+
+    method: FRL
+    federation: Federation
+    schedule: Schedule
+
+
+@dataclass(frozen=True)
+class Result:
+    """How the model does after `rounds` rounds, and what it took."""
+
+    rounds: int
+    evaluation: Evaluation
+    traffic: Traffic
+    """Of one client in one round."""
+    wall_seconds: float
+
+
+def prepare(experiment: Experiment, data_dir: Path) -> Prepared:
+    """Load the data, deal it and build the network; whatever does not fit is refused here."""
+    federation = build_federation(experiment.data, experiment.seed, data_dir)
+    schedule = Schedule(experiment.rounds, experiment.clients_per_round, experiment.evaluate_every)
+    schedule.check(federation)
+    return Prepared(build_method(experiment, federation), federation, schedule)
+
+
+def run(
+    directory: RunDirectory, prepared: Prepared, *, workers: int, device: str, observer: Observer
+) -> Result | None:
+    """Play the rounds that are not done yet; return the result, or None if Ctrl-C stopped the run.
+
+    A round's line of metrics is written before its checkpoint, and dropped again on resuming if
+    the checkpoint never came.
+    """
+    method, federation, schedule = prepared.method, prepared.federation, prepared.schedule
+    traffic = method.traffic()
+    with directory.locked():
+        state = last_state(directory, method)
+        directory.forget_after(state.round)
+        observer.begin(state.round, schedule.rounds, traffic)
+        with (
+            local_engine(method, federation, workers=workers, device=device) as engine,
+            Interrupt(observer.stopping) as interrupt,
+        ):
+            measured = None
+            for state, played in play(method, federation, engine, state, schedule):
+                directory.append_metrics(_record(played, traffic))
+                directory.write_checkpoint(method.pack(state))
+                observer.round_done(played)
+                measured = played.evaluation
+                if interrupt.requested and state.round < schedule.rounds:
+                    return None
+            result = Result(
+                rounds=state.round,
+                evaluation=measured or measure(federation, engine, state),
+                traffic=traffic,
+                wall_seconds=sum(record["wall_seconds"] for record in directory.read_metrics()),
+            )
+        directory.write_summary(asdict(result))
+    return result
+
+
+def evaluate(directory: RunDirectory, prepared: Prepared, *, workers: int, device: str) -> Result:
+    """Test the model of the last checkpoint again."""
+    method, federation = prepared.method, prepared.federation
+    state = last_state(directory, method)
+    begin = time.perf_counter()
+    with local_engine(method, federation, workers=workers, device=device) as engine:
+        measured = measure(federation, engine, state)
+    return Result(state.round, measured, method.traffic(), time.perf_counter() - begin)
+
+
+def last_state(directory: RunDirectory, method: FRL) -> FRLState:
+    """Return the state of the last checkpoint, or the initial one."""
+    arrays = directory.read_checkpoint()
+    return method.init() if arrays is None else method.unpack(arrays)
+
+
+def _record(played: Round, traffic: Traffic) -> dict[str, Any]:
+    return {
+        "round": played.number,
+        "train_loss": played.train_loss,
+        "evaluation": asdict(played.evaluation) if played.evaluation else None,
+        "upload_bytes": traffic.upload_bytes * len(played.clients),
+        "download_bytes": traffic.download_bytes * len(played.clients),
+        "wall_seconds": played.wall_seconds,
+        "clients": played.clients,
+    }

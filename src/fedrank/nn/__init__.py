@@ -1,0 +1,19 @@
+"""Supernetworks: conversion of a model, initial weights and scores, edge-popup, the paper's networks."""
+
+from fedrank.nn.convert import supernetwork
+from fedrank.nn.edge_popup import LocalTraining, Trained, edge_popup
+from fedrank.nn.networks import NETWORKS, ConvNet, LeNet
+from fedrank.nn.supernetwork import MaskedNetwork, Scores, Supernetwork
+
+__all__ = [
+    "NETWORKS",
+    "ConvNet",
+    "LeNet",
+    "LocalTraining",
+    "MaskedNetwork",
+    "Scores",
+    "Supernetwork",
+    "Trained",
+    "edge_popup",
+    "supernetwork",
+]

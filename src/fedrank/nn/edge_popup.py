@@ -1,0 +1,88 @@
+"""Edge-popup: training the scores of a supernetwork on one client's data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import cross_entropy
+
+from fedrank.errors import TrainingError
+from fedrank.nn.supernetwork import MaskedNetwork
+
+Batch = tuple[NDArray[np.float32], NDArray[np.int64]]
+
+
+class Samples(Protocol):
+    """Labelled data that can be walked through in random batches."""
+
+    def batches(self, batch_size: int, rng: np.random.Generator) -> Iterator[Batch]: ...
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How a client trains: SGD, its rate falling by a cosine over the local epochs."""
+
+    epochs: int = 2
+    learning_rate: float = 0.4
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    batch_size: int = 8
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The scores after training, and the mean loss of all steps."""
+
+    scores: NDArray[np.float32]
+    loss: float
+
+
+def edge_popup(
+    network: MaskedNetwork,
+    initial: NDArray[np.float32],
+    samples: Samples,
+    rng: np.random.Generator,
+    local: LocalTraining,
+) -> Trained:
+    """Train `initial` scores on `samples` (Ramanujan et al., 2020; the paper's Algorithm 1)."""
+    device = network.weights.device
+    scores = torch.tensor(initial, device=device)
+    scores.grad = torch.zeros_like(scores)
+    optimiser = torch.optim.SGD(
+        [scores],
+        lr=local.learning_rate,
+        momentum=local.momentum,
+        weight_decay=local.weight_decay,
+        fused=True,
+    )
+    losses = torch.zeros((), device=device)
+    steps = 0
+    with torch.random.fork_rng():
+        torch.manual_seed(int(rng.integers(2**63)))  # for models with dropout
+        for epoch in range(local.epochs):
+            optimiser.param_groups[0]["lr"] = cosine(local.learning_rate, epoch, local.epochs)
+            for inputs, labels in samples.batches(local.batch_size, rng):
+                logits = network.forward(scores, torch.from_numpy(inputs).to(device))
+                loss = cross_entropy(logits, torch.from_numpy(labels).to(device))
+                network.backward(loss, scores)
+                optimiser.step()
+                losses += loss.detach()
+                steps += 1
+    trained = scores.cpu().numpy()
+    if not np.isfinite(trained).all():
+        raise TrainingError(
+            "the scores are no longer finite: the learning rate "
+            f"({local.learning_rate:g}) is too high for this model and data"
+        )
+    return Trained(trained, float(losses) / steps)
+
+
+def cosine(learning_rate: float, epoch: int, epochs: int) -> float:
+    """Return the rate of one epoch: from `learning_rate` down a half cosine towards 0."""
+    return learning_rate * (1 + math.cos(math.pi * epoch / epochs)) / 2

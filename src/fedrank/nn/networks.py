@@ -1,0 +1,77 @@
+"""The networks of the paper's Table of model architectures, and a small one for 8x8 digits.
+
+No biases and no normalisation: everything that is learned is which edges to keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+
+class LeNet(nn.Module):
+    """Two convolutions and two linear layers, for grey images of `side` x `side` pixels."""
+
+    def __init__(self, classes: int = 10, side: int = 28) -> None:
+        super().__init__()
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(1, 32, 3, padding=1, bias=False),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 3, padding=1, bias=False),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        )
+        self.linear = nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(64 * (side // 2) ** 2, 128, bias=False),
+            nn.ReLU(),
+            nn.Linear(128, classes, bias=False),
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the logits of a batch of images."""
+        logits: Tensor = self.linear(self.convolutions(images))
+        return logits
+
+
+class ConvNet(nn.Module):
+    """Conv2, Conv4, Conv6 or Conv8 (Ramanujan et al., 2020), for 32 x 32 colour images."""
+
+    WIDTHS = (64, 128, 256, 512)
+
+    def __init__(self, depth: int, classes: int = 10) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels, side = 3, 32
+        for width in self.WIDTHS[: depth // 2]:
+            for _ in range(2):
+                layers += [nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.ReLU()]
+                channels = width
+            layers.append(nn.MaxPool2d(2))
+            side //= 2
+        self.convolutions = nn.Sequential(*layers)
+        self.linear = nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(channels * side * side, 256, bias=False),
+            nn.ReLU(),
+            nn.Linear(256, 256, bias=False),
+            nn.ReLU(),
+            nn.Linear(256, classes, bias=False),
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the logits of a batch of images."""
+        logits: Tensor = self.linear(self.convolutions(images))
+        return logits
+
+
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "lenet-digits": lambda: LeNet(side=8),
+    "lenet": LeNet,
+    "lenet-62": lambda: LeNet(classes=62),
+    "conv2": lambda: ConvNet(2),
+    "conv4": lambda: ConvNet(4),
+    "conv6": lambda: ConvNet(6),
+    "conv8": lambda: ConvNet(8),
+}

@@ -1,0 +1,41 @@
+"""Randomness keyed by what it is for, never drawn from a global stream.
+
+Whoever needs random numbers names a purpose and its coordinates (a round, a client) and gets a
+generator of its own. So the numbers do not depend on who asked before, on the number of workers,
+or on where a run was interrupted.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Purpose(enum.IntEnum):
+    """What random numbers are for. A value is part of every result: never reuse or renumber one."""
+
+    WEIGHTS = 1
+    SCORES = 2
+    PARTITION = 3
+    HOLD_OUT = 4
+    SELECTION = 5
+    LOCAL_TRAINING = 6
+
+
+def keyed_generator(seed: int, purpose: Purpose, *coordinates: int) -> np.random.Generator:
+    """Return the generator that belongs to (seed, purpose, coordinates)."""
+    sequence = np.random.SeedSequence(entropy=seed, spawn_key=(int(purpose), *coordinates))
+    return np.random.Generator(np.random.Philox(sequence))
+
+
+def raw_words(seed: int, purpose: Purpose, stream: int, count: int) -> NDArray[np.uint32]:
+    """Return `count` raw 32-bit words of the Philox generator keyed by (seed, purpose, stream).
+
+    Raw words are the same on every machine and in every NumPy version, unlike the distributions
+    that NumPy derives from them.
+    """
+    key = np.array([seed, int(purpose) << 32 | stream], dtype=np.uint64)
+    quads = np.random.Philox(key=key).random_raw((count + 1) // 2)
+    return np.asarray(quads, dtype="<u8").view("<u4")[:count].astype(np.uint32, copy=False)

@@ -1,0 +1,64 @@
+"""Ballots: what one client sends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrank.errors import BallotError
+from fedrank.rank.layout import Layout, top_count
+from fedrank.rank.ranking import Ranking
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """The top edges of a client's ranking, layer by layer, from less to most important.
+
+    With `top = 1` that is the whole ranking. Sparse-FRL sends only the top x% and the server
+    counts every other edge as reputation 0.
+    """
+
+    edges: NDArray[np.int32]
+    top: float = 1.0
+
+    @classmethod
+    def of(cls, ranking: Ranking, layout: Layout, top: float = 1.0) -> Ballot:
+        """Fill in the ballot of a client with this ranking.
+
+        >>> layout = Layout.of([("paper", (6,))])
+        >>> Ballot.of(np.array([4, 0, 2, 3, 5, 1], np.int32), layout, top=0.5).edges.tolist()
+        [3, 5, 1]
+        """
+        if top == 1.0:
+            return cls(ranking)
+        parts = []
+        for layer in layout:
+            sent = top_count(layer.size, top)
+            parts.append(ranking[layer.edges][layer.size - sent :])
+        return cls(np.concatenate(parts), top)
+
+    def validate(self, layout: Layout) -> None:
+        """Raise BallotError unless every layer names the right number of edges, each of them once."""
+        expected = sum(top_count(layer.size, self.top) for layer in layout)
+        if self.edges.dtype != np.int32 or self.edges.shape != (expected,):
+            raise BallotError(
+                f"a ballot of the top {self.top:.0%} needs {expected} int32 edge numbers, "
+                f"this one has {self.edges.dtype} numbers of shape {self.edges.shape}"
+            )
+        begin = 0
+        for layer in layout:
+            sent = top_count(layer.size, self.top)
+            edges = self.edges[begin : begin + sent]
+            begin += sent
+            if edges.min() < 0 or edges.max() >= layer.size:
+                raise BallotError(
+                    f"layer {layer.name!r} has edges 0 to {layer.size - 1}, "
+                    f"the ballot names {edges.min()} to {edges.max()}"
+                )
+            named = np.zeros(layer.size, np.bool_)
+            named[edges] = True
+            repeated = sent - int(np.count_nonzero(named))
+            if repeated:
+                raise BallotError(f"layer {layer.name!r}: the ballot names {repeated} edges more than once")

@@ -1,0 +1,74 @@
+"""The layout: where the edges of each layer lie in one flat array."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from fedrank.errors import ModelError
+
+
+def top_count(edges: int, share: float) -> int:
+    """Return how many edges the top `share` of a layer holds: all but `int((1 - share) * edges)`.
+
+    Source: the threshold `t` of Algorithm 1.
+    """
+    return edges - int((1 - share) * edges)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One maskable layer: `size` edges that begin at `offset` of the flat array."""
+
+    name: str
+    shape: tuple[int, ...]
+    offset: int
+
+    @cached_property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @cached_property
+    def edges(self) -> slice:
+        """The layer's place in the flat array."""
+        return slice(self.offset, self.offset + self.size)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The ordered maskable layers of a network. All layer-wise operations work on its slices."""
+
+    layers: tuple[Layer, ...]
+
+    @classmethod
+    def of(cls, shapes: Iterable[tuple[str, tuple[int, ...]]]) -> Layout:
+        """Lay the named shapes out one behind the other.
+
+        >>> [layer.offset for layer in Layout.of([("conv", (2, 3)), ("linear", (4,))])]
+        [0, 6]
+        """
+        layers: list[Layer] = []
+        offset = 0
+        for name, shape in shapes:
+            layer = Layer(name, tuple(shape), offset)
+            if layer.size == 0:
+                raise ModelError(f"layer {name!r} has shape {layer.shape}: a layer needs at least one edge")
+            layers.append(layer)
+            offset += layer.size
+        if not layers:
+            raise ModelError("the network has no layer whose edges can be ranked")
+        return cls(tuple(layers))
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self.layers)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    @property
+    def size(self) -> int:
+        """The number of edges of the whole network."""
+        last = self.layers[-1]
+        return last.offset + last.size

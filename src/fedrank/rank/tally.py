@@ -1,0 +1,51 @@
+"""The tally of a vote: a running sum of reputations, and the ranking that follows from it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrank.errors import BallotError
+from fedrank.rank.ballot import Ballot
+from fedrank.rank.layout import Layout, top_count
+from fedrank.rank.ranking import Ranking, stable_argsort
+
+
+class Tally:
+    """The server's integer sum of reputations (Vote of Algorithm 2).
+
+    Adding a ballot is one pass and keeps nothing of it, so memory does not grow with the number
+    of clients. Integers add up to the same bits in any order and any grouping.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.total: NDArray[np.int64] = np.zeros(layout.size, np.int64)
+        self.ballots = 0
+
+    def add(self, ballot: Ballot) -> None:
+        """Count a ballot. An illegal one raises BallotError and leaves the tally untouched."""
+        ballot.validate(self.layout)
+        begin = 0
+        for layer in self.layout:
+            sent = top_count(layer.size, ballot.top)
+            positions = np.arange(layer.size - sent, layer.size)
+            self.total[layer.edges][ballot.edges[begin : begin + sent]] += positions
+            begin += sent
+        self.ballots += 1
+
+    def merge(self, other: Tally) -> None:
+        """Add the ballots that another tally of the same layout has counted."""
+        if other.layout != self.layout:
+            raise BallotError("two tallies of different layouts cannot be merged")
+        self.total += other.total
+        self.ballots += other.ballots
+
+    def vote(self) -> Ranking:
+        """Return the ranking of all edges by total reputation, ties by edge number."""
+        if self.ballots == 0:
+            raise BallotError("nobody voted: there is no ballot to count")
+        ranking = np.empty(self.layout.size, np.int32)
+        for layer in self.layout:
+            ranking[layer.edges] = stable_argsort(self.total[layer.edges].view(np.uint64))
+        return ranking

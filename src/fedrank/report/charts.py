@@ -1,0 +1,81 @@
+"""Charts of runs, as interactive pages or pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedrank.errors import ConfigError, RunError
+from fedrank.experiment.rundir import RunDirectory
+
+if TYPE_CHECKING:
+    import altair
+
+SUFFIXES = (".svg", ".png", ".html")
+
+
+def accuracy_points(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
+    """Return the accuracy of every measured round of every run."""
+    points = []
+    for run in runs:
+        for record in run.read_metrics():
+            if measured := record["evaluation"]:
+                clients = measured["clients"]
+                points.append(
+                    {
+                        "run": run.path.resolve().name,
+                        "round": record["round"],
+                        "test": measured["test_accuracy"],
+                        "mean": clients["mean"],
+                        "low": max(0.0, clients["mean"] - clients["std"]),
+                        "high": min(1.0, clients["mean"] + clients["std"]),
+                    }
+                )
+    if not points:
+        raise RunError("there is no measured round to draw yet")
+    return points
+
+
+def accuracy_chart(runs: Sequence[RunDirectory]) -> altair.LayerChart:
+    """Draw accuracy on all test data as a line, and the clients' mean and deviation as a band."""
+    alt = _altair()
+    base = alt.Chart(alt.Data(values=accuracy_points(runs))).encode(
+        x=alt.X("round:Q", title="round"),
+        color=alt.Color("run:N", title="run", scale=alt.Scale(scheme="tableau10")),
+    )
+    accuracy = alt.Scale(domain=[0, 1])
+    band = base.mark_area(opacity=0.2).encode(
+        y=alt.Y("low:Q", title="accuracy", scale=accuracy, axis=alt.Axis(format="%")), y2="high:Q"
+    )
+    line = base.mark_line().encode(y=alt.Y("test:Q", scale=accuracy))
+    chart: altair.LayerChart = alt.layer(band, line).properties(
+        width=520,
+        height=300,
+        title=alt.Title(
+            "Accuracy over rounds",
+            subtitle="line: all test data; band: mean ± standard deviation over clients",
+            anchor="start",
+        ),
+    )
+    return chart
+
+
+def save(chart: altair.LayerChart, path: Path) -> None:
+    """Write a chart as the kind of file that its name asks for."""
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"{path}: a chart can be written as {', '.join(SUFFIXES)}")
+    options = {"inline": True} if path.suffix == ".html" else {"scale_factor": 2}
+    try:
+        chart.save(path, **options)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def _altair() -> Any:
+    try:
+        import altair
+        import vl_convert  # noqa: F401  (writes the pictures)
+    except ImportError:
+        raise ConfigError("charts need an extra: pip install 'fedrank[plot]'") from None
+    return altair

@@ -1,0 +1,124 @@
+"""What people see in the terminal: progress while a run goes on, and a summary at its end."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from fedrank.experiment.rounds import Round
+from fedrank.experiment.runner import Result
+from fedrank.methods import Traffic
+
+
+class RunProgress:
+    """A bar with round, accuracy, traffic and time left; a line a round where there is no terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[accuracy]}"),
+            TextColumn("{task.fields[traffic]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=not console.is_terminal,
+        )
+        self.task = TaskID(0)
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        self.task = self.progress.add_task("starting workers", total=None, accuracy="", traffic="")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.progress.stop()
+
+    def begin(self, done: int, rounds: int, traffic: Traffic) -> None:
+        """Start counting rounds."""
+        self.rounds = rounds
+        self.progress.reset(
+            self.task,
+            description="round",
+            total=rounds,
+            completed=done,
+            accuracy="",
+            traffic=f"↑ {mebibytes(traffic.upload_bytes)} ↓ {mebibytes(traffic.download_bytes)}",
+        )
+
+    def round_done(self, played: Round) -> None:
+        """Show that a round is done and how the model does."""
+        self.progress.update(self.task, completed=played.number)
+        if played.evaluation is None:
+            return
+        accuracy = f"accuracy {played.evaluation.test_accuracy:.1%}"
+        self.progress.update(self.task, accuracy=accuracy)
+        if not self.console.is_terminal:
+            self.console.print(f"round {played.number}/{self.rounds}  {accuracy}")
+
+    def stopping(self) -> None:
+        """Say that Ctrl-C was understood."""
+        self.console.print("Finishing this round; press Ctrl-C again to stop at once.")
+
+
+def mebibytes(count: float) -> str:
+    """Return bytes in a unit that reads well.
+
+    >>> mebibytes(4246772)
+    '4.05 MiB'
+    """
+    if count < 2**20 / 10:
+        return f"{count / 2**10:.1f} KiB"
+    return f"{count / 2**20:.2f} MiB"
+
+
+def summary_table(name: str, result: Result) -> Table:
+    """Return the result of a run as a table."""
+    measured, traffic = result.evaluation, result.traffic
+    clients = measured.clients
+    table = Table(
+        title=f"{name} after {result.rounds} rounds",
+        title_justify="left",
+        show_header=False,
+        box=None,
+        padding=(0, 2),
+    )
+    table.add_row(
+        "accuracy on all test data",
+        f"[bold]{measured.test_accuracy:.1%}[/]  ({measured.test_samples:,} samples, "
+        f"loss {measured.test_loss:.3f})",
+    )
+    table.add_row(
+        f"accuracy of {clients.clients:,} clients",
+        f"mean [bold]{clients.mean:.1%}[/]  std {clients.std:.1%}  "
+        f"min {clients.min:.1%}  max {clients.max:.1%}",
+    )
+    table.add_row("upload per client, round", mebibytes(traffic.upload_bytes))
+    table.add_row("download per client, round", mebibytes(traffic.download_bytes))
+    table.add_row("time", f"{result.wall_seconds:.0f} s")
+    return table
+
+
+def stderr_console() -> Console:
+    """Return the console for progress and errors."""
+    return Console(file=sys.stderr)

@@ -1,0 +1,87 @@
+"""`fedrank.train`: federated training of a user's own model and data in one call."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from fedrank.data import Federation
+from fedrank.engine import local_engine
+from fedrank.experiment.interrupt import Interrupt
+from fedrank.experiment.metrics import Evaluation
+from fedrank.experiment.rounds import Round, Schedule, play
+from fedrank.methods import Method
+from fedrank.report.terminal import RunProgress, stderr_console
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained model and how training went."""
+
+    method: Method[Any]
+    state: Any
+    history: tuple[Round, ...]
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """How the model did when it was last measured."""
+        measured = [played.evaluation for played in self.history if played.evaluation]
+        return measured[-1]
+
+    def subnetwork(self) -> nn.Module:
+        """Return the trained model: an ordinary module, in evaluation mode."""
+        return self.method.model(self.state)
+
+
+def train(
+    method: Method[Any],
+    clients: Federation,
+    *,
+    rounds: int,
+    per_round: int,
+    evaluate_every: int = 1,
+    workers: int | None = None,
+    device: str = "cpu",
+    progress: bool = True,
+) -> Run:
+    """Train for some rounds on this machine and return the result.
+
+    Parameters
+    ----------
+    method : for example `fedrank.FRL(network)`.
+    clients : the federation that `fedrank.split` made.
+    rounds : how often the clients vote.
+    per_round : how many clients are drawn for each round.
+    evaluate_every : the model is measured every so many rounds, and after the last one.
+    workers : worker processes of one thread each; as many as there are cores by default.
+    device : where workers compute, `cpu` or `cuda`.
+    progress : show a progress bar on the standard error stream.
+
+    Ctrl-C finishes the round and returns what was reached; a second one raises KeyboardInterrupt.
+    The result is the same for any number of workers.
+    """
+    console = stderr_console()
+    console.quiet = not progress
+    history: list[Round] = []
+    state = method.init()
+    with (
+        RunProgress(console) as bar,
+        local_engine(method, clients, workers=workers or default_workers(), device=device) as engine,
+        Interrupt(bar.stopping) as interrupt,
+    ):
+        bar.begin(0, rounds, method.traffic())
+        schedule = Schedule(rounds, per_round, evaluate_every)
+        for state, played in play(method, clients, engine, state, schedule):
+            history.append(played)
+            bar.round_done(played)
+            if interrupt.requested:
+                break
+    return Run(method, state, tuple(history))
+
+
+def default_workers() -> int:
+    """Return the number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
