@@ -46,9 +46,9 @@ class Preprocess:
         border = (CROP_PADDING, CROP_PADDING)
         padded = np.pad(images, ((0, 0), (0, 0), border, border))
         corners = rng.integers(0, 2 * CROP_PADDING + 1, size=(count, 2))
-        mirrored = rng.integers(0, 2, size=count)
-        augmented: Inputs = np.empty_like(images)
+        mirrored = rng.integers(0, 2, size=(count,))
+        augmented = np.empty_like(images)
         for i, (top, left) in enumerate(corners.tolist()):
             crop = padded[i, :, top : top + height, left : left + width]
-            augmented[i] = np.flip(crop, axis=-1) if mirrored[i] else crop
+            augmented[i] = crop[:, :, ::-1] if mirrored[i] else crop
         return augmented

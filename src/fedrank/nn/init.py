@@ -125,4 +125,4 @@ def _portable_log(x: NDArray[np.float64]) -> NDArray[np.float64]:
     mantissa, exponent = np.frexp(x)
     z = (mantissa - 1.0) / (mantissa + 1.0)
     odd_series = tuple(1.0 / k for k in range(31, 0, -2))
-    return exponent * math.log(2.0) + 2.0 * z * _horner(odd_series, z * z)
+    return exponent * 0.6931471805599453 + 2.0 * z * _horner(odd_series, z * z)

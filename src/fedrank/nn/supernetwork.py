@@ -115,12 +115,11 @@ class Supernetwork:
     def subnetwork(self, ranking: Ranking) -> nn.Module:
         """Return the model people use: an ordinary module with the top edges of `ranking`."""
         module = copy.deepcopy(self.skeleton)
-        masked = torch.from_numpy(self.weights * self.mask(ranking))
+        masked = torch.from_numpy(np.where(self.mask(ranking), self.weights, np.float32(0)))
         parameters = dict(module.named_parameters())
         for layer in self.layout:
-            weight = masked[layer.edges].reshape(layer.shape).clone()
-            parameters[layer.name].data = weight.requires_grad_(False)
-        return module.eval()
+            parameters[layer.name].data = masked[layer.edges].view(layer.shape).clone()
+        return module.requires_grad_(False).eval()
 
 
 class MaskedNetwork:

@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedrank.data import IID, ByWriter, Dirichlet, Partition, Shards
+from fedrank.errors import DataError
+
+LABELS = np.repeat(np.arange(10), 100)
+
+
+def deal(partition: Partition, labels: np.ndarray, clients: int | None, seed: int = 1) -> list[np.ndarray]:
+    return partition.deal(labels, clients, np.random.default_rng(seed))
+
+
+@given(
+    st.sampled_from([Dirichlet(0.1), Dirichlet(1.0), Dirichlet(100.0), Shards(2), Shards(1), IID()]),
+    st.integers(1, 25),
+    st.integers(0, 1000),
+)
+def test_every_sample_goes_to_exactly_one_client(partition: Partition, clients: int, seed: int) -> None:
+    labels = np.random.default_rng(seed).integers(0, 5, 50)
+    hands = deal(partition, labels, clients, seed)
+    assert len(hands) == clients
+    assert sorted(np.concatenate(hands).tolist()) == list(range(50))
+
+
+def class_share_deviation(beta: float) -> float:
+    hands = deal(Dirichlet(beta), LABELS, 20)
+    counts = np.array([np.bincount(LABELS[hand], minlength=10) for hand in hands])
+    return float((counts / 100).std())
+
+
+def test_a_smaller_beta_makes_clients_more_different() -> None:
+    assert class_share_deviation(0.1) > class_share_deviation(1.0) > class_share_deviation(100.0)
+
+
+def test_dirichlet_shares_have_the_distributions_mean_and_deviation() -> None:
+    labels = np.zeros(100_000, np.int64)
+    shares = np.concatenate([[len(h) / 1e5 for h in deal(Dirichlet(2.0), labels, 50, s)] for s in range(20)])
+    # a share of Dirichlet(beta, ..., beta) over n clients is Beta(beta, (n - 1) * beta)
+    assert shares.mean() == pytest.approx(1 / 50)
+    assert shares.std() == pytest.approx(np.sqrt((1 / 50) * (49 / 50) / (2.0 * 50 + 1)), rel=0.1)
+
+
+def test_two_shards_give_at_most_two_classes_when_shards_do_not_straddle() -> None:
+    hands = deal(Shards(2), LABELS, 50)
+    assert all(hand.size == 20 for hand in hands)
+    assert max(len(set(LABELS[hand])) for hand in hands) == 2
+
+
+def test_iid_hands_are_even() -> None:
+    assert {hand.size for hand in deal(IID(), LABELS, 30)} == {33, 34}
+
+
+def test_each_writer_is_a_client() -> None:
+    writers = np.array(["b", "a", "b", "c", "a", "b"])
+    hands = deal(ByWriter(writers), np.zeros(6, np.int64), None)
+    assert [hand.tolist() for hand in hands] == [[1, 4], [0, 2, 5], [3]]
+    some = deal(ByWriter(writers), np.zeros(6, np.int64), 2)
+    assert len(some) == 2
+    assert all(len(set(writers[hand])) == 1 for hand in some)
+
+
+@pytest.mark.parametrize(
+    ("partition", "clients", "complaint"),
+    [
+        (Dirichlet(), 0, "0 clients are asked for"),
+        (Dirichlet(), 1001, "only 1000 samples: ask for at most 1000"),
+        (IID(), 1001, "only 1000 samples"),
+        (Shards(2), 501, "at most 500 clients"),
+        (IID(), None, "number of clients is missing"),
+        (ByWriter(np.repeat(["x", "y"], 500)), 3, "there are 2 writers"),
+        (ByWriter(["x"]), None, "1 writers' names for 1000 samples"),
+    ],
+)
+def test_impossible_deals_are_refused(partition: Partition, clients: int | None, complaint: str) -> None:
+    with pytest.raises(DataError, match=complaint):
+        deal(partition, LABELS, clients)
+
+
+def test_impossible_partitions_are_refused() -> None:
+    with pytest.raises(DataError, match="beta is 0"):
+        Dirichlet(0)
+    with pytest.raises(DataError, match="per_client is 0"):
+        Shards(0)

@@ -1,0 +1,216 @@
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedrank.errors import ModelError, TrainingError
+from fedrank.nn import LocalTraining, MaskedNetwork, Supernetwork, edge_popup, supernetwork
+from fedrank.nn.edge_popup import cosine
+from fedrank.nn.supernetwork import mark_top
+
+CPU = torch.device("cpu")
+
+
+class Fixed:
+    """Samples in a fixed order."""
+
+    def __init__(self, inputs: np.ndarray, labels: np.ndarray) -> None:
+        self.inputs, self.labels = inputs, labels
+
+    def batches(self, batch_size: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for begin in range(0, len(self.labels), batch_size):
+            yield self.inputs[begin : begin + batch_size], self.labels[begin : begin + batch_size]
+
+
+def small_net() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1, stride=2, bias=False),
+        nn.ReLU(),
+        nn.Conv2d(4, 6, 3, groups=2, dilation=2, padding=2, bias=False),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(6 * 9, 3, bias=False),
+    )
+
+
+def small_data(count: int = 20) -> Fixed:
+    rng = np.random.default_rng(1)
+    return Fixed(rng.normal(size=(count, 2, 6, 6)).astype(np.float32), rng.integers(0, 3, count))
+
+
+def masked_scores(network: Supernetwork, scores: np.ndarray) -> tuple[MaskedNetwork, Tensor]:
+    tensor = torch.tensor(scores)
+    tensor.grad = torch.zeros_like(tensor)
+    return network.masked(CPU), tensor
+
+
+def test_gradient_of_a_hand_computed_net() -> None:
+    """Two inputs, one neuron per class: dL/ds_uv = dL/dI_v * Z_u * W_uv, masked or not."""
+    network = supernetwork(nn.Linear(2, 2, bias=False), seed=3, keep=0.5)
+    masked, scores = masked_scores(network, np.array([0.9, -0.1, 0.2, 0.8], np.float32))
+    w = network.weights  # edges (v, u): 00, 01, 10, 11; the top two are 00 and 11
+    z = np.array([1.5, -2.0])
+    logits = masked.forward(scores, torch.tensor(z[None], dtype=torch.float32))
+    inputs_of_neurons = np.array([w[0] * z[0], w[3] * z[1]])
+    np.testing.assert_allclose(logits[0].detach().numpy(), inputs_of_neurons, rtol=1e-6)
+
+    masked.backward(cross_entropy(logits, torch.tensor([0])), scores)
+    p = np.exp(inputs_of_neurons) / np.exp(inputs_of_neurons).sum()
+    dl_di = p - np.array([1.0, 0.0])
+    expected = np.outer(dl_di, z).reshape(-1) * w
+    assert scores.grad is not None
+    np.testing.assert_allclose(scores.grad.numpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["signed", "magnitude", "authors"])
+def test_gradient_equals_autograd_through_a_dense_oracle(mode: str) -> None:
+    network = supernetwork(small_net(), seed=5, keep=0.3, scores=mode)
+    masked, scores = masked_scores(network, network.initial_scores)
+    data = small_data(4)
+    loss = cross_entropy(masked.forward(scores, torch.tensor(data.inputs)), torch.tensor(data.labels))
+    masked.backward(loss, scores)
+
+    oracle_scores = torch.tensor(network.initial_scores, requires_grad=True)
+    logits = dense_oracle(network, oracle_scores, torch.tensor(data.inputs), by_magnitude=mode != "signed")
+    oracle_loss = cross_entropy(logits, torch.tensor(data.labels))
+    oracle_loss.backward()
+    assert float(loss.detach()) == pytest.approx(float(oracle_loss.detach()), rel=1e-5)
+    assert scores.grad is not None
+    torch.testing.assert_close(scores.grad, oracle_scores.grad, rtol=1e-4, atol=1e-6)
+
+
+def dense_oracle(network: Supernetwork, scores: Tensor, inputs: Tensor, by_magnitude: bool) -> Tensor:
+    """Edge-popup as its authors describe it: sort, mask, identity in the backward pass."""
+    weights = {}
+    for layer in network.layout:
+        s = scores[layer.edges]
+        h = s.abs() if by_magnitude else s
+        order = torch.sort(h.detach(), stable=True).indices
+        mask = torch.ones(layer.size)
+        mask[order[: int((1 - network.keep) * layer.size)]] = 0
+        straight_through = mask + h - h.detach()
+        weights[layer.name] = (torch.tensor(network.weights[layer.edges]) * straight_through).view(
+            layer.shape
+        )
+    return torch.func.functional_call(network.skeleton, weights, (inputs,))
+
+
+def test_training_equals_a_plain_loop_with_torchs_optimiser_and_schedule() -> None:
+    network = supernetwork(small_net(), seed=5)
+    local = LocalTraining(epochs=3, learning_rate=0.3, momentum=0.9, weight_decay=1e-2, batch_size=8)
+    data = small_data()
+    trained = edge_popup(network.masked(CPU), network.initial_scores, data, np.random.default_rng(0), local)
+
+    scores = torch.tensor(network.initial_scores, requires_grad=True)
+    optimiser = torch.optim.SGD([scores], lr=0.3, momentum=0.9, weight_decay=1e-2)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=3)
+    losses = []
+    for _ in range(3):
+        for inputs, labels in data.batches(8, np.random.default_rng(0)):
+            optimiser.zero_grad()
+            loss = cross_entropy(
+                dense_oracle(network, scores, torch.tensor(inputs), False), torch.tensor(labels)
+            )
+            loss.backward()
+            optimiser.step()
+            losses.append(float(loss.detach()))
+        schedule.step()
+    np.testing.assert_allclose(trained.scores, scores.detach().numpy(), rtol=1e-4, atol=1e-5)
+    assert trained.loss == pytest.approx(np.mean(losses), rel=1e-4)
+
+
+def test_training_does_not_touch_the_weights_or_the_initial_scores() -> None:
+    network = supernetwork(small_net(), seed=5)
+    weights, scores = network.weights.copy(), network.initial_scores.copy()
+    edge_popup(
+        network.masked(CPU), network.initial_scores, small_data(), np.random.default_rng(0), LocalTraining()
+    )
+    assert np.array_equal(network.weights, weights)
+    assert np.array_equal(network.initial_scores, scores)
+
+
+def test_a_learning_rate_that_blows_up_is_reported() -> None:
+    network = supernetwork(small_net(), seed=5)
+    local = LocalTraining(epochs=30, learning_rate=1e38)
+    with pytest.raises(TrainingError, match="learning rate"):
+        edge_popup(network.masked(CPU), network.initial_scores, small_data(), np.random.default_rng(0), local)
+
+
+def test_dropout_is_keyed_by_the_generator_not_by_torchs_global_stream() -> None:
+    network = supernetwork(nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(72, 3, bias=False)), seed=1)
+
+    def train(seed: int) -> bytes:
+        torch.rand(1)
+        rng = np.random.default_rng(seed)
+        result = edge_popup(network.masked(CPU), network.initial_scores, small_data(), rng, LocalTraining())
+        return result.scores.tobytes()
+
+    assert train(1) == train(1)
+    assert train(1) != train(2)
+
+
+def test_a_layer_that_is_not_used_is_named() -> None:
+    class Unused(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used = nn.Linear(72, 3, bias=False)
+            self.idle = nn.Linear(3, 3, bias=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.used(x.flatten(1))
+
+    network = supernetwork(Unused(), seed=1)
+    with pytest.raises(ModelError, match=r"idle\.weight.*takes no part"):
+        edge_popup(
+            network.masked(CPU),
+            network.initial_scores,
+            small_data(),
+            np.random.default_rng(0),
+            LocalTraining(),
+        )
+
+
+FEW_VALUES = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.25, 1.0])
+
+
+@given(hnp.arrays(np.float32, st.integers(1, 40), elements=FEW_VALUES), st.sampled_from([0.1, 0.3, 0.5, 0.9]))
+def test_mask_has_exactly_the_right_number_of_ones_and_breaks_ties_by_number(
+    importance: np.ndarray, keep: float
+) -> None:
+    zeros = int((1 - keep) * importance.size)
+    out = torch.empty(importance.size)
+    mark_top(torch.from_numpy(importance), importance.size - zeros, out=out)
+    expected = np.ones(importance.size)
+    expected[sorted(range(importance.size), key=lambda edge: (importance[edge], edge))[:zeros]] = 0
+    assert out.tolist() == expected.tolist()
+    assert int(out.sum()) == importance.size - int((1 - keep) * importance.size)
+
+
+def test_cosine_schedule_starts_at_the_rate_and_falls() -> None:
+    assert cosine(0.4, 0, 2) == 0.4
+    assert cosine(0.4, 1, 2) == pytest.approx(0.2)
+    assert [cosine(1.0, e, 5) for e in range(5)] == sorted(
+        (cosine(1.0, e, 5) for e in range(5)), reverse=True
+    )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_training_on_cuda_agrees_with_the_cpu() -> None:
+    network = supernetwork(small_net(), seed=5)
+    results = [
+        edge_popup(
+            network.masked(torch.device(device)),
+            network.initial_scores,
+            small_data(),
+            np.random.default_rng(0),
+            LocalTraining(),
+        ).scores
+        for device in ("cpu", "cuda")
+    ]
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-2, atol=1e-3)
