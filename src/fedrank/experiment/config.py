@@ -172,7 +172,8 @@ def _explain(problem: Any, origin: str, text: str, places: dict[str, str]) -> st
         known = _known_keys(tables)
         return f"{place}: unknown key {key!r}{_did_you_mean(str(last), known)}"
     if problem["type"] == "missing":
-        return f"{place}: {key!r} is missing"
+        table = key.rpartition(".")[0]
+        return f"{_place(table, origin, text)}: {key!r} is missing"
     message = problem["msg"].removeprefix("Value error, ")
     if not key:
         return f"{place}: {message}"

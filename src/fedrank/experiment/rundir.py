@@ -16,7 +16,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +54,18 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, experiment: Experiment, environment: dict[str, Any]) -> RunDirectory:
-        """Make a new run directory."""
+        """Make a new run directory; it takes its name when it is complete."""
         cls.check_free(path)
+        unfinished = path.with_name(f".{path.name}.tmp")
+        run = cls(unfinished, experiment, {"format": FORMAT, **environment})
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            unfinished.mkdir(parents=True, exist_ok=True)
+            run._write(CONFIG, experiment.to_toml().encode())
+            run._write(ENVIRONMENT, _json(run.environment))
+            unfinished.rename(path)
         except OSError as error:
             raise RunError(f"{path}: cannot be made ({error.strerror})") from error
-        run = cls(path, experiment, {"format": FORMAT, **environment})
-        run._write(CONFIG, experiment.to_toml().encode())
-        run._write(ENVIRONMENT, _json(run.environment))
-        return run
+        return replace(run, path=path)
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:

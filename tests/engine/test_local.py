@@ -1,0 +1,182 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+from nbclient import NotebookClient
+from torch import Tensor, nn
+
+from fedrank.data import Federation
+from fedrank.engine import local_engine
+from fedrank.errors import ConfigError, TrainingError
+from fedrank.experiment.metrics import test_samples as samples_to_test
+from fedrank.methods import FRL
+from fedrank.nn import LocalTraining, supernetwork
+from tests.methods.test_frl import small_frl
+
+
+class Stumbling(nn.Module):
+    """Raises, dies or dawdles on batches of more than `limit` images."""
+
+    def __init__(self, how: str, limit: int = 4) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 10, bias=False)
+        self.how, self.limit = how, limit
+
+    def forward(self, images: Tensor) -> Tensor:
+        if len(images) > self.limit:
+            if self.how == "raise":
+                raise ValueError("too many images for me")
+            if self.how == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.how == "exit":
+                os._exit(3)
+            if self.how == "dawdle":
+                time.sleep(60)
+        return self.linear(images.flatten(1))
+
+
+def stumbling(how: str) -> FRL:
+    return FRL(supernetwork(Stumbling(how), seed=1))
+
+
+def test_one_and_two_workers_give_the_same_bytes(digits: Federation) -> None:
+    frl = small_frl()
+    clients = [int(c) for c in digits.voters[:7]]
+    tallies, losses, predictions = [], [], []
+    for workers in (1, 2, 3):
+        with local_engine(frl, digits, workers=workers) as engine:
+            collected = engine.collect(frl.init(), clients)
+            tallies.append(collected.messages.total.tobytes())
+            losses.append(list(collected.losses.items()))
+            predicted = engine.predict(frl.init(), samples_to_test(digits))
+            predictions.append((predicted.correct.tobytes(), predicted.losses.tobytes()))
+    assert tallies[0] == tallies[1] == tallies[2]
+    assert losses[0] == losses[1] == losses[2]
+    assert predictions[0] == predictions[1] == predictions[2]
+
+
+def test_predictions_are_those_of_the_model(digits: Federation) -> None:
+    frl = small_frl()
+    samples = samples_to_test(digits)
+    with local_engine(frl, digits, workers=1) as engine:
+        predicted = engine.predict(frl.init(), samples)
+    images = torch.from_numpy(digits.dataset.preprocess(digits.dataset.inputs[samples]))
+    logits = frl.model(frl.init())(images).numpy()
+    labels = digits.dataset.labels[samples]
+    assert np.array_equal(predicted.correct, logits.argmax(1) == labels)
+    log_sum = np.log(np.exp(logits).sum(1))
+    np.testing.assert_allclose(predicted.losses, log_sum - logits[np.arange(len(labels)), labels], rtol=1e-4)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_client_that_raises_is_named_with_its_round(digits: Federation, workers: int) -> None:
+    frl = stumbling("raise")
+    clients = [int(c) for c in digits.voters[:4]]
+    with (
+        local_engine(frl, digits, workers=workers) as engine,
+        pytest.raises(
+            TrainingError, match=r"training client \d+ in round 1 failed: ValueError: too many"
+        ) as failure,
+    ):
+        engine.collect(frl.init(), clients)
+    assert "in forward" in failure.value.__notes__[0]
+
+
+@pytest.mark.parametrize(("how", "complaint"), [("die", "was killed by SIGKILL"), ("exit", "exit code 3")])
+def test_a_worker_that_dies_is_named_with_its_client_and_round(
+    digits: Federation, how: str, complaint: str
+) -> None:
+    frl = stumbling(how)
+    with (
+        local_engine(frl, digits, workers=2) as engine,
+        pytest.raises(TrainingError, match=rf"training client \d+ in round 1 failed.*{complaint}"),
+    ):
+        engine.collect(frl.init(), [int(c) for c in digits.voters[:4]])
+
+
+def test_a_worker_killed_from_outside_is_reported(digits: Federation) -> None:
+    frl = stumbling("dawdle")
+    with local_engine(frl, digits, workers=2) as engine:
+        victim = engine.workers[0].process.pid
+        threading.Timer(4.0, os.kill, (victim, signal.SIGKILL)).start()
+        with pytest.raises(TrainingError, match="SIGKILL"):
+            engine.collect(frl.init(), [int(c) for c in digits.voters[:4]])
+
+
+def test_closing_ends_all_workers(digits: Federation) -> None:
+    with local_engine(small_frl(), digits, workers=2) as engine:
+        processes = [worker.process for worker in engine.workers]
+        assert all(process.poll() is None for process in processes)
+    assert all(process.poll() is not None for process in processes)
+
+
+def test_the_callers_thread_count_is_left_alone(digits: Federation) -> None:
+    before = torch.get_num_threads()
+    frl = small_frl(local=LocalTraining(epochs=1))
+    with local_engine(frl, digits, workers=1) as engine:
+        engine.collect(frl.init(), [int(digits.voters[0])])
+    assert torch.get_num_threads() == before
+
+
+def test_no_workers_are_refused(digits: Federation) -> None:
+    with pytest.raises(ConfigError, match="workers is 0"):
+        local_engine(small_frl(), digits, workers=0)
+
+
+SCRIPT = """
+import fedrank
+from sklearn.datasets import load_digits
+from torch import nn
+
+class MyModel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, 32, bias=False), nn.ReLU(),
+                                    nn.Linear(32, 10, bias=False))
+
+    def forward(self, x):
+        return self.layers(x)
+
+images, labels = load_digits(return_X_y=True)
+net = fedrank.supernetwork(MyModel(), seed=7, keep=0.5)
+clients = fedrank.split(images / 16, labels, clients=20, by=fedrank.Dirichlet(1.0), seed=7)
+run = fedrank.train(fedrank.FRL(net), clients, rounds=3, per_round=4, workers=2)
+model = run.subnetwork()
+print(type(model).__name__, len(run.history), f"{run.evaluation.test_accuracy:.3f}")
+"""
+
+
+def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    reply = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert reply.returncode == 0, reply.stderr
+    assert reply.stdout.startswith("MyModel 3 ")
+    assert reply.stdout.count("\n") == 1
+
+
+def test_a_model_class_from_a_neighbouring_module_is_found(tmp_path: Path) -> None:
+    class_definition, rest = SCRIPT.split("images, labels", 1)
+    (tmp_path / "my_model.py").write_text(class_definition)
+    script = tmp_path / "script.py"
+    script.write_text("from my_model import *\nimport fedrank\nimages, labels" + rest)
+    reply = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert reply.stdout.startswith("MyModel 3 "), reply.stderr
+
+
+def test_a_model_class_of_a_notebook_cell_reaches_the_workers() -> None:
+    imports, rest = SCRIPT.split("class MyModel", 1)
+    definition, work = rest.split("images, labels", 1)
+    cells = [imports, "class MyModel" + definition, "images, labels" + work]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    output = "".join(o.get("text", "") for o in notebook.cells[2].outputs if o.get("name") == "stdout")
+    assert output.startswith("MyModel 3 ")

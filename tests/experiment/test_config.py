@@ -1,0 +1,146 @@
+import tomllib
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from fedrank.data import SOURCES
+from fedrank.errors import ConfigError
+from fedrank.experiment.config import (
+    DataSection,
+    NetworkSection,
+    load_file,
+    load_preset,
+    parse,
+    preset_names,
+    preset_text,
+)
+from fedrank.nn import NETWORKS, Scores
+from fedrank.nn.init import WEIGHT_INITIALISERS
+
+DIGITS = preset_text("digits")
+
+
+def choices(section: type, field: str) -> tuple[str, ...]:
+    return get_args(section.model_fields[field].annotation)  # type: ignore[attr-defined]
+
+
+def test_the_choices_are_those_that_exist() -> None:
+    assert choices(NetworkSection, "name") == tuple(NETWORKS)
+    assert choices(NetworkSection, "weights") == tuple(WEIGHT_INITIALISERS)
+    assert choices(NetworkSection, "scores") == tuple(Scores)
+    assert choices(DataSection, "name") == tuple(SOURCES)
+
+
+@pytest.mark.parametrize(
+    ("name", "network", "clients", "epochs", "rate", "batch"),
+    [
+        ("mnist", "lenet", 1000, 2, 0.4, 8),
+        ("cifar10", "conv8", 1000, 5, 0.4, 8),
+        ("femnist", "lenet-62", None, 2, 0.2, 10),
+    ],
+)
+def test_presets_have_the_papers_settings(
+    name: str, network: str, clients: int | None, epochs: int, rate: float, batch: int
+) -> None:
+    preset = load_preset(name)
+    assert (preset.rounds, preset.clients_per_round, preset.network.keep) == (2000, 25, 0.5)
+    assert (preset.network.name, preset.data.clients, preset.data.beta) == (network, clients, 1.0)
+    local = preset.local
+    assert (local.epochs, local.learning_rate, local.batch_size) == (epochs, rate, batch)
+    assert (local.momentum, local.weight_decay) == (0.9, 1e-4)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_resolved_configuration_reads_back_as_itself(name: str) -> None:
+    preset = load_preset(name)
+    assert parse(preset.to_toml(), "again") == preset
+    tomllib.loads(preset.to_toml())
+
+
+def test_settings_are_laid_over_a_preset() -> None:
+    settings = [
+        "clients_per_round=50",
+        "ballot.top=0.5",
+        "network.scores=authors",
+        'name="other"',
+        "local.weight_decay=0",
+    ]
+    changed = load_preset("mnist", settings)
+    assert changed.clients_per_round == 50
+    assert changed.ballot.top == 0.5
+    assert changed.network.scores == "authors"
+    assert changed.name == "other"
+    assert changed.local.weight_decay == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("local.epoch=3", "--set local.epoch=3: unknown key 'local.epoch'; did you mean 'epochs'?"),
+        ("locale.epochs=3", "unknown key 'locale'; did you mean 'local'?"),
+        ("local.epochs=two", 'local.epochs = "two": input should be a valid integer'),
+        ("local.epochs=2.5", "local.epochs = 2.5: input should be a valid integer"),
+        ("local.epochs=true", "local.epochs = true: input should be a valid integer"),
+        ("local.epochs=0", "local.epochs = 0: input should be greater than or equal to 1"),
+        ("network.keep=1", "network.keep = 1: input should be less than 1"),
+        ("network.keep=0", "network.keep = 0: input should be greater than 0"),
+        ("network.keep=nan", "finite"),
+        ("network.name=resnet", "input should be 'lenet-digits', 'lenet'"),
+        ("data.clients=0", "data.clients = 0"),
+        ("data.beta=-1", "data.beta = -1"),
+        ("data.partition=writer", "does not know its writers"),
+        ("clients_per_round=101", "clients_per_round is 101, but data.clients is 100"),
+        ("seed=-1", "seed = -1"),
+        ("seed=4294967296", "seed = 4294967296"),
+        ("ballot.top=0", "ballot.top = 0"),
+        ("name=a/b", 'name = "a/b"'),
+        ("local=3", "local = 3"),
+        ("rounds", "expected key=value"),
+        ("=3", "expected key=value"),
+        ("seed.x=3", "'seed' is a value, not a table"),
+    ],
+)
+def test_a_bad_setting_is_refused_by_name_place_and_hint(setting: str, complaint: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_preset("digits", [setting])
+    assert complaint in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("epochs = 5", "epoch = 5", "my.toml, line 16: unknown key 'local.epoch'; did you mean 'epochs'?"),
+        ("epochs = 5", "epoch = 5", "my.toml, line 15: 'local.epochs' is missing"),
+        ("rounds = 60", "rounds = '60'", 'my.toml, line 4: rounds = "60": input should be a valid integer'),
+        ("rounds = 60", "rounds = ", "my.toml: this is not TOML"),
+        ("clients = 100", "", "the number of clients is missing: 'dirichlet' needs it"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, old: str, new: str, complaint: str) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text(DIGITS.replace(old, new, 1))
+    with pytest.raises(ConfigError) as refusal:
+        load_file(path)
+    assert complaint in str(refusal.value)
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_preset("digits", ["rounds=0", "local.epochs=0"])
+    assert str(refusal.value).count("\n") == 1
+
+
+def test_a_missing_file_hints_at_the_preset_of_that_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no such file.*--preset; did you mean 'mnist'"):
+        load_file(tmp_path / "mnist.toml")
+    with pytest.raises(ConfigError, match="no preset 'minst'; did you mean 'mnist'"):
+        load_preset("minst")
+
+
+def test_a_directory_or_binary_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_file(tmp_path)
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_file(tmp_path / "binary.toml")

@@ -1,0 +1,47 @@
+import pytest
+
+from fedrank.data import Federation
+from fedrank.engine import local_engine
+from fedrank.errors import ConfigError
+from fedrank.experiment.rounds import Schedule, play, select
+from fedrank.nn import LocalTraining
+from tests.methods.test_frl import small_frl
+
+
+def test_rounds_are_measured_as_asked_and_at_the_end(digits: Federation) -> None:
+    frl = small_frl(local=LocalTraining(epochs=1))
+    with local_engine(frl, digits, workers=1) as engine:
+        played = [record for _, record in play(frl, digits, engine, frl.init(), Schedule(5, 3, 2))]
+    assert [record.number for record in played] == [1, 2, 3, 4, 5]
+    assert [record.evaluation is not None for record in played] == [False, True, False, True, True]
+    assert all(len(set(record.clients)) == 3 for record in played)
+
+
+def test_going_on_from_a_state_ends_in_the_same_bytes(digits: Federation) -> None:
+    frl = small_frl(local=LocalTraining(epochs=1))
+    with local_engine(frl, digits, workers=1) as engine:
+        states = [state for state, _ in play(frl, digits, engine, frl.init(), Schedule(4, 3, 4))]
+        again = [state for state, _ in play(frl, digits, engine, states[1], Schedule(4, 3, 4))]
+    assert [state.round for state in again] == [3, 4]
+    assert again[-1].ranking.tobytes() == states[-1].ranking.tobytes()
+
+
+def test_selection_draws_voters_only_and_differs_between_rounds(digits: Federation) -> None:
+    draws = [select(digits, 10, seed=1, round_number=r) for r in range(20)]
+    assert {client for draw in draws for client in draw} <= set(digits.voters.tolist())
+    assert len(set(draws)) == 20
+    assert select(digits, 10, seed=1, round_number=4) == draws[4]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "complaint"),
+    [
+        (Schedule(1, 0), "0 clients a round"),
+        (Schedule(1, 31), "31 clients a round are asked for, but"),
+        (Schedule(0, 3), "rounds is 0"),
+        (Schedule(1, 3, 0), "evaluate_every 0"),
+    ],
+)
+def test_impossible_schedules_are_refused(digits: Federation, schedule: Schedule, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        schedule.check(digits)

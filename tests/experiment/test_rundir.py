@@ -1,0 +1,142 @@
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedrank.errors import RunError
+from fedrank.experiment.config import load_preset
+from fedrank.experiment.rundir import RunDirectory, replace_file
+
+EXPERIMENT = load_preset("digits")
+STATE = {"round": np.array(3), "ranking": np.arange(100, dtype=np.int32)}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory.create(tmp_path / "run", EXPERIMENT, {"fedrank": "0.0.9"})
+
+
+def test_what_was_written_is_read_again(run: RunDirectory) -> None:
+    again = RunDirectory.open(run.path)
+    assert again.experiment == EXPERIMENT
+    assert again.environment["fedrank"] == "0.0.9"
+    assert again.read_checkpoint() is None
+    assert again.read_summary() is None
+    run.write_checkpoint(STATE)
+    checkpoint = again.read_checkpoint()
+    assert checkpoint is not None
+    assert checkpoint["ranking"].tolist() == list(range(100))
+
+
+def test_the_same_state_gives_the_same_bytes(run: RunDirectory) -> None:
+    run.write_checkpoint(STATE)
+    first = (run.path / "checkpoint.npz").read_bytes()
+    run.write_checkpoint(STATE)
+    assert (run.path / "checkpoint.npz").read_bytes() == first
+
+
+def test_a_directory_that_holds_something_is_left_alone(run: RunDirectory) -> None:
+    before = sorted(path.read_bytes() for path in run.path.iterdir())
+    with pytest.raises(RunError, match="already and is left as it is.*fedrank resume"):
+        RunDirectory.create(run.path, EXPERIMENT, {})
+    assert sorted(path.read_bytes() for path in run.path.iterdir()) == before
+
+
+def test_a_file_or_a_forbidden_place_cannot_be_a_run_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(RunError, match=r"cannot be"):
+            RunDirectory.create(path, EXPERIMENT, {})
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_another_directory_is_not_taken_for_a_run(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="not a run directory"):
+        RunDirectory.open(tmp_path)
+    with pytest.raises(RunError, match="not a run directory"):
+        RunDirectory.open(tmp_path / "missing")
+
+
+def test_a_run_of_another_format_is_refused(run: RunDirectory) -> None:
+    path = run.path / "environment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
+    with pytest.raises(RunError, match=r"format 99, written by fedrank 0\.0\.9; this version reads format 1"):
+        RunDirectory.open(run.path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"fedrank": 1}'])
+def test_a_damaged_environment_is_refused(run: RunDirectory, content: str) -> None:
+    (run.path / "environment.json").write_text(content)
+    with pytest.raises(RunError, match="environment.json: damaged"):
+        RunDirectory.open(run.path)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "garbage"])
+def test_a_damaged_checkpoint_is_refused(run: RunDirectory, damage: str) -> None:
+    run.write_checkpoint(STATE)
+    path = run.path / "checkpoint.npz"
+    content = bytearray(path.read_bytes())
+    if damage == "flipped":
+        content[len(content) // 2] ^= 1
+    path.write_bytes(
+        {"truncated": content[:200], "flipped": content, "empty": b"", "garbage": b"x" * 500}[damage]
+    )
+    with pytest.raises(RunError, match="checkpoint is damaged"):
+        run.read_checkpoint()
+
+
+def test_a_pickled_checkpoint_is_never_loaded(run: RunDirectory) -> None:
+    np.savez(run.path / "checkpoint.npz", ranking=np.array([object()], dtype=object))
+    with pytest.raises(RunError, match="checkpoint is damaged"):
+        run.read_checkpoint()
+
+
+def test_metrics_after_the_checkpoint_are_forgotten(run: RunDirectory) -> None:
+    for number in range(1, 5):
+        run.append_metrics({"round": number})
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write('{"round": 5, "train_l')
+    run.forget_after(3)
+    assert [record["round"] for record in run.read_metrics()] == [1, 2, 3]
+
+
+def test_a_second_process_is_kept_out(run: RunDirectory) -> None:
+    with run.locked(), pytest.raises(RunError, match="another process"), RunDirectory.open(run.path).locked():
+        pass
+    with run.locked():
+        pass
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.write_checkpoint(STATE)
+    before = (run.path / "checkpoint.npz").read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RunError, match=r"No space left on device\)\. The last checkpoint is intact"):
+        run.write_checkpoint({"round": np.array(4), "ranking": np.arange(100)[::-1]})
+    assert (run.path / "checkpoint.npz").read_bytes() == before
+    assert sorted(path.name for path in run.path.iterdir()) == [
+        "checkpoint.npz",
+        "config.toml",
+        "environment.json",
+    ]
+
+
+def test_a_file_is_replaced_only_when_the_new_one_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (seen.append(path.read_bytes()), real(fd)))
+    replace_file(path, b"new")
+    assert seen[0] == b"old"
+    assert path.read_bytes() == b"new"

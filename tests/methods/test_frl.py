@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedrank.data import Federation
+from fedrank.engine import local_engine
+from fedrank.errors import ConfigError, RunError
+from fedrank.experiment.rounds import Schedule, play
+from fedrank.methods import FRL
+from fedrank.nn import LocalTraining, edge_popup, supernetwork
+from fedrank.randomness import Purpose, keyed_generator
+
+CPU = torch.device("cpu")
+
+
+def small_net() -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 40, bias=False), nn.ReLU(), nn.Linear(40, 10, bias=False)
+    )
+
+
+def small_frl(**options: object) -> FRL:
+    scores = options.pop("scores", "signed")
+    return FRL(supernetwork(small_net(), seed=11, scores=scores), **options)  # type: ignore[arg-type]
+
+
+def test_a_round_is_algorithm_2_line_by_line(digits: Federation) -> None:
+    frl = small_frl(local=LocalTraining(epochs=1))
+    state = frl.aggregate(frl.init(), _collect(frl, frl.init(), digits, [3, 5, 8]))
+
+    network = frl.network
+    theta_s = network.initial_scores
+    totals = np.zeros(network.layout.size, np.int64)
+    for client in (3, 5, 8):
+        scores = np.empty_like(theta_s)
+        for layer in network.layout:
+            r_g = np.argsort(theta_s[layer.edges], kind="stable")
+            scores[layer.edges][r_g] = np.sort(theta_s[layer.edges])
+        rng = keyed_generator(11, Purpose.LOCAL_TRAINING, 0, client)
+        trained = edge_popup(network.masked(CPU), scores, digits.train_samples(client), rng, frl.local).scores
+        for layer in network.layout:
+            r_u = np.argsort(trained[layer.edges], kind="stable")
+            totals[layer.edges] += np.argsort(r_u, kind="stable")
+    for layer in network.layout:
+        expected = np.argsort(totals[layer.edges], kind="stable")
+        assert state.ranking[layer.edges].tolist() == expected.tolist()
+    assert state.round == 1
+
+
+def _collect(frl: FRL, state, federation: Federation, clients: list[int]):
+    with local_engine(frl, federation, workers=1) as engine:
+        return engine.collect(state, clients).messages
+
+
+def test_the_learning_rate_falls_from_round_to_round(digits: Federation) -> None:
+    slow, fast = small_frl(rate_decay=0.5), small_frl(rate_decay=1.0)
+    later = fast.init().__class__(3, fast.init().ranking)
+    decayed = small_frl(local=LocalTraining(learning_rate=0.4 * 0.5**3), rate_decay=1.0)
+    samples = digits.train_samples(0)
+
+    def ballot(frl: FRL) -> list[int]:
+        return frl.client_update(later, samples, np.random.default_rng(1), CPU).message.edges.tolist()
+
+    assert ballot(slow) == ballot(decayed)
+    assert ballot(slow) != ballot(fast)
+
+
+@pytest.mark.parametrize("scores", ["signed", "magnitude", "authors"])
+@pytest.mark.parametrize("top", [1.0, 0.5])
+def test_every_variant_learns(digits: Federation, scores: str, top: float) -> None:
+    frl = small_frl(scores=scores, top=top, local=LocalTraining(epochs=3))
+    with local_engine(frl, digits, workers=1) as engine:
+        *_, (_, last) = play(frl, digits, engine, frl.init(), Schedule(12, 10, 12))
+    assert last.evaluation is not None
+    assert last.evaluation.test_accuracy > (0.75 if top == 1 else 0.6)
+
+
+def test_sparse_ballots_are_shorter_and_cost_less() -> None:
+    frl, sparse = small_frl(), small_frl(top=0.1)
+    assert sparse.traffic().upload_bytes == pytest.approx(frl.traffic().upload_bytes / 10, rel=0.01)
+    assert sparse.traffic().download_bytes == frl.traffic().download_bytes
+
+
+@pytest.mark.parametrize("top", [0, -1, 1.01])
+def test_an_impossible_share_is_refused(top: float) -> None:
+    with pytest.raises(ConfigError, match="top is"):
+        small_frl(top=top)
+
+
+def test_a_state_survives_packing() -> None:
+    frl = small_frl()
+    state = frl.init()
+    again = frl.unpack(frl.pack(state))
+    assert again.round == state.round
+    assert again.ranking.tobytes() == state.ranking.tobytes()
+
+
+def test_a_checkpoint_of_another_network_is_refused() -> None:
+    other = FRL(supernetwork(nn.Linear(3, 3, bias=False), seed=1))
+    with pytest.raises(RunError, match="does not hold a ranking of this network"):
+        small_frl().unpack(other.pack(other.init()))
+    with pytest.raises(RunError, match="does not hold a ranking"):
+        small_frl().unpack({"round": np.array(1)})

@@ -1,0 +1,295 @@
+"""The command line as a person uses it: real processes, real signals."""
+
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SMALL = ["--preset", "digits"]
+for setting in (
+    "rounds=4",
+    "data.clients=20",
+    "clients_per_round=4",
+    "local.epochs=2",
+    "evaluate_every=2",
+):
+    SMALL += ["--set", setting]
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-c", "from fedrank.cli import main; main()", *map(str, arguments)]
+
+
+def fedrank(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
+    return subprocess.run(
+        command(*arguments),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+        **options,  # type: ignore[call-overload]
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never stopped."""
+    path = tmp_path_factory.mktemp("runs") / "finished"
+    reply = fedrank("run", *SMALL, "--out", path, "--workers", 1)
+    assert reply.returncode == 0, reply.stderr
+    return path
+
+
+def checkpoint(path: Path) -> bytes:
+    return (path / "checkpoint.npz").read_bytes()
+
+
+def rounds_in(path: Path) -> list[int]:
+    return [json.loads(line)["round"] for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_run_ends_with_a_readable_summary_and_all_its_files(tmp_path: Path) -> None:
+    reply = fedrank("run", *SMALL, "--workers", 2, cwd=tmp_path)
+    assert reply.returncode == 0, reply.stderr
+    for wanted in (
+        r"digits after 4 rounds",
+        r"accuracy on all test data +\d+\.\d%",
+        r"accuracy of \d+ clients +mean \d+\.\d%  std \d+\.\d%  min \d+\.\d%  max \d+\.\d%",
+        r"upload per client, round +0\.30 MiB",
+        r"download per client, round +0\.30 MiB",
+        r"Results lie in runs/digits-\d{8}-\d{6}",
+    ):
+        assert re.search(wanted, reply.stdout), wanted
+    assert re.search(r"round 4/4  accuracy", reply.stderr)
+    (path,) = (tmp_path / "runs").iterdir()
+    names = {entry.name for entry in path.iterdir()}
+    assert names == {"config.toml", "environment.json", "metrics.jsonl", "checkpoint.npz", "summary.json"}
+    assert rounds_in(path) == [1, 2, 3, 4]
+    summary = json.loads((path / "summary.json").read_text())
+    assert summary["rounds"] == 4
+    assert summary["evaluation"]["clients"]["clients"] > 0
+    environment = json.loads((path / "environment.json").read_text())
+    assert {"fedrank", "torch", "numpy", "python", "revision", "workers", "command"} <= environment.keys()
+
+
+def test_two_workers_end_in_the_bytes_of_one(finished: Path, tmp_path: Path) -> None:
+    fedrank("run", *SMALL, "--out", tmp_path / "two", "--workers", 2)
+    assert checkpoint(tmp_path / "two") == checkpoint(finished)
+
+
+def test_a_file_with_the_resolved_configuration_gives_the_same_run(finished: Path, tmp_path: Path) -> None:
+    shutil.copy(finished / "config.toml", tmp_path / "my.toml")
+    reply = fedrank("run", tmp_path / "my.toml", "--out", tmp_path / "again", "--workers", 1)
+    assert reply.returncode == 0, reply.stderr
+    assert checkpoint(tmp_path / "again") == checkpoint(finished)
+
+
+def test_a_run_killed_at_random_moments_ends_in_the_bytes_of_one_never_stopped(
+    finished: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "killed"
+    kills = 0
+    arguments: tuple[object, ...] = ("run", *SMALL, "--out", path)
+    for _ in range(20):
+        process = subprocess.Popen(command(*arguments, "--workers", 2), stderr=subprocess.PIPE, text=True)
+        try:
+            process.wait(timeout=random.uniform(1.0, 7.0) if kills < 3 else 120)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        _, errors = process.communicate()
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, errors
+        if path.exists():
+            arguments = ("resume", path)
+    assert (path / "summary.json").exists()
+    assert checkpoint(path) == checkpoint(finished)
+    assert rounds_in(path) == [1, 2, 3, 4]
+
+
+def wait_for_round(path: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if (path / "checkpoint.npz").exists():
+            return
+        time.sleep(0.02)
+    raise AssertionError("no round was finished")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_finishes_the_round_saves_and_says_how_to_resume(
+    finished: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    path = tmp_path / "stopped"
+    arguments = ("run", *SMALL, "--set", "rounds=400", "--out", path, "--workers", 2)
+    process = subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, text=True)
+    wait_for_round(path, process)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Finishing this round" in errors
+    assert f"fedrank resume {path}" in errors.replace("\n", "")
+    done = rounds_in(path)[-1]
+    assert 1 <= done < 400
+    assert not (path / "summary.json").exists()
+    config = path / "config.toml"
+    config.write_text(config.read_text().replace("rounds = 400", f"rounds = {max(4, done + 1)}"))
+    assert fedrank("resume", path).returncode == 0
+    if done < 4:
+        assert checkpoint(path) == checkpoint(finished)
+
+
+def test_resuming_a_finished_run_changes_nothing(finished: Path) -> None:
+    before = {entry.name: entry.read_bytes() for entry in finished.iterdir()}
+    reply = fedrank("resume", finished)
+    assert reply.returncode == 0
+    assert "all 4 rounds are done" in reply.stdout
+    assert {entry.name: entry.read_bytes() for entry in finished.iterdir()} == before
+
+
+def test_evaluate_measures_the_checkpoint_again(finished: Path) -> None:
+    reply = fedrank("evaluate", finished, "--workers", 2)
+    assert reply.returncode == 0, reply.stderr
+    accuracy = json.loads((finished / "summary.json").read_text())["evaluation"]["test_accuracy"]
+    assert f"{accuracy:.1%}" in reply.stdout
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "html"])
+def test_plot_writes_a_picture(finished: Path, tmp_path: Path, suffix: str) -> None:
+    picture = tmp_path / f"accuracy.{suffix}"
+    assert fedrank("plot", finished, "--out", picture).returncode == 0
+    start = picture.read_bytes()[:200].lower()
+    assert {"svg": b"<svg", "png": b"png", "html": b"<!doctype html>"}[suffix] in start
+
+
+def test_a_real_write_error_stops_the_run_and_keeps_the_checkpoint(finished: Path, tmp_path: Path) -> None:
+    """A limit on file sizes stands for a full disk: the kernel refuses the write."""
+    path = tmp_path / "full"
+    shutil.copytree(finished, path)
+    (path / "summary.json").unlink()
+    config = path / "config.toml"
+    config.write_text(config.read_text().replace("rounds = 4", "rounds = 6"))
+    before = checkpoint(path)
+
+    def no_large_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+    reply = fedrank("resume", path, "--workers", 1, preexec_fn=no_large_files)
+    assert reply.returncode == 2
+    assert "cannot be written" in reply.stderr
+    assert "checkpoint is intact" in reply.stderr
+    assert "Traceback" not in reply.stderr
+    assert checkpoint(path) == before
+    assert fedrank("resume", path, "--workers", 1).returncode == 0
+    assert rounds_in(path) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["run"], "name either a TOML file or a --preset"),
+        (["run", "x.toml", "--preset", "digits"], "name either"),
+        (["run", "missing.toml"], "missing.toml: there is no such file"),
+        (["run", "--preset", "mnst"], "did you mean 'mnist'?"),
+        (["run", "--preset", "digits", "--set", "local.epoch=2"], "did you mean 'epochs'?"),
+        (["run", "--preset", "digits", "--set", "network.keep=1.5"], "network.keep = 1.5"),
+        (["run", "--preset", "digits", "--set", "data.clients=5000"], "only 1797 samples"),
+        (
+            ["run", "--preset", "digits", "--set", "network.name=conv8"],
+            "does not fit images of shape (1, 8, 8)",
+        ),
+        (["run", "--preset", "digits", "--device", "abacus"], "--device abacus cannot be used here"),
+        (["run", "--preset", "mnist", "--data-dir", "nowhere"], "fedrank data get mnist"),
+        (["run", "--preset", "digits", "--out", "."], "already and is left as it is"),
+        (["run", "--preset", "digits", "--workers", "0"], "0 is not in the range"),
+        (["resume", "nowhere"], "nowhere: this is not a run directory"),
+        (["evaluate", "."], ".: this is not a run directory"),
+        (["show", "imagenet"], "there is no preset 'imagenet'"),
+        (["data", "show", "imagenet"], "there is no data set 'imagenet'"),
+        (["data", "get", "imagenet"], "there is no data set 'imagenet'"),
+        (["data", "show", "digits", "--clients", "0"], "data.clients = 0"),
+        (["data", "show", "digits", "--partition", "alphabet"], "data.partition"),
+        (["plot", "."], "this is not a run directory"),
+    ],
+)
+def test_mistakes_end_in_a_sentence_and_exit_code_2(
+    tmp_path: Path, arguments: list[str], complaint: str
+) -> None:
+    (tmp_path / "precious").write_text("mine")
+    reply = fedrank(*arguments, cwd=tmp_path)
+    assert reply.returncode == 2
+    assert complaint in reply.stderr.replace("\n", " ")
+    assert "Traceback" not in reply.stderr
+    assert [entry.name for entry in tmp_path.iterdir()] == ["precious"]
+
+
+def test_a_run_of_another_version_or_a_damaged_checkpoint_is_refused(finished: Path, tmp_path: Path) -> None:
+    path = tmp_path / "old"
+    shutil.copytree(finished, path)
+    (path / "summary.json").unlink()
+    (path / "checkpoint.npz").write_bytes(checkpoint(finished)[:1000])
+    reply = fedrank("resume", path)
+    assert reply.returncode == 2
+    assert "checkpoint is damaged" in reply.stderr
+    assert checkpoint(path) == checkpoint(finished)[:1000]
+    environment = path / "environment.json"
+    environment.write_text(environment.read_text().replace('"format": 1', '"format": 2'))
+    reply = fedrank("resume", path)
+    assert reply.returncode == 2
+    assert "has format 2" in reply.stderr
+
+
+def test_presets_and_show_teach_the_settings(tmp_path: Path) -> None:
+    listed = fedrank("presets").stdout
+    assert all(name in listed for name in ("digits", "mnist", "cifar10", "femnist"))
+    shown = fedrank("show", "mnist").stdout
+    assert "learning_rate = 0.4" in shown
+    assert 'scores = "signed"' in shown
+
+
+def test_data_commands(tmp_path: Path) -> None:
+    listed = fedrank("data", "list", "--data-dir", tmp_path)
+    assert re.search(r"digits +yes", listed.stdout)
+    assert re.search(r"mnist +no", listed.stdout)
+    assert "nothing to download" in fedrank("data", "get", "digits").stdout
+    drawn = fedrank("data", "show", "digits", "--clients", 10, "--beta", 0.1).stdout
+    assert "1,797 samples of 10 classes dealt to 10 clients" in drawn
+    assert drawn.count("█") > 100
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["run", "--help"], ["presets"], ["show", "mnist"], ["data", "list"]]
+)
+def test_light_commands_do_not_import_torch(arguments: list[str]) -> None:
+    program = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: sys.stderr.write('heavy' if 'torch' in sys.modules else 'light'))\n"
+        "from fedrank.cli import main; main()"
+    )
+    reply = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
+    assert reply.returncode == 0
+    assert reply.stderr.endswith("light")
+
+
+def test_importing_fedrank_does_not_import_torch() -> None:
+    program = "import sys, fedrank; dir(fedrank); assert 'torch' not in sys.modules; fedrank.FRL; assert 'torch' in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_every_public_name_exists() -> None:
+    import fedrank
+
+    assert all(getattr(fedrank, name) is not None for name in fedrank.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        fedrank.nonsense  # noqa: B018
