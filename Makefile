@@ -3,16 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-all lint format clean
+.PHONY: demo test test-slow lint format clean
 
 demo: .venv/core                ## train on the embedded digits and show the result
 	$(BIN)/fedrank run --preset digits
 
 test: .venv/dev                 ## the ordinary test loop
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" -n 2
 
-test-all: .venv/dev             ## everything, with real data where FEDRANK_TEST_DATA names it
-	$(BIN)/pytest
+test-slow: .venv/dev            ## the rest: real data, where FEDRANK_TEST_DATA names it
+	$(BIN)/pytest -m slow
 
 lint: .venv/dev
 	$(BIN)/ruff check .

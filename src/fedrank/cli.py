@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fedrank import __version__
 from fedrank.errors import ConfigError, FedrankError, TrainingError
 
 if TYPE_CHECKING:
@@ -31,6 +32,21 @@ data_app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 out = Console()
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"fedrank {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None: ...
 
 
 def _complete_preset() -> list[str]:

@@ -53,7 +53,7 @@ def test_batches_show_every_sample_once_and_follow_the_generator() -> None:
         return [batch[1].tolist() for batch in samples.batches(3, np.random.default_rng(seed))]
 
     assert [len(batch) for batch in labels(1)] == [3, 3, 2]
-    assert sorted(sum(labels(1), [])) == sorted(samples.labels.tolist())
+    assert sorted(label for batch in labels(1) for label in batch) == sorted(samples.labels.tolist())
     assert labels(1) == labels(1)
     assert any(labels(1) != labels(seed) for seed in range(2, 6))
 

@@ -65,7 +65,7 @@ def test_femnist_knows_its_writers(tmp_path: Path) -> None:
 
 
 def test_missing_data_says_how_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="fedrank data get mnist.*--data-dir"):
+    with pytest.raises(DataError, match=r"fedrank data get mnist.*--data-dir"):
         load("mnist", tmp_path)
 
 

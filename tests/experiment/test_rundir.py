@@ -41,7 +41,7 @@ def test_the_same_state_gives_the_same_bytes(run: RunDirectory) -> None:
 
 def test_a_directory_that_holds_something_is_left_alone(run: RunDirectory) -> None:
     before = sorted(path.read_bytes() for path in run.path.iterdir())
-    with pytest.raises(RunError, match="already and is left as it is.*fedrank resume"):
+    with pytest.raises(RunError, match=r"already and is left as it is.*fedrank resume"):
         RunDirectory.create(run.path, EXPERIMENT, {})
     assert sorted(path.read_bytes() for path in run.path.iterdir()) == before
 
@@ -71,7 +71,7 @@ def test_a_run_of_another_format_is_refused(run: RunDirectory) -> None:
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"fedrank": 1}'])
 def test_a_damaged_environment_is_refused(run: RunDirectory, content: str) -> None:
     (run.path / "environment.json").write_text(content)
-    with pytest.raises(RunError, match="environment.json: damaged"):
+    with pytest.raises(RunError, match=r"environment\.json: damaged"):
         RunDirectory.open(run.path)
 
 

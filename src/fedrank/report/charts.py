@@ -12,6 +12,8 @@ from fedrank.experiment.rundir import RunDirectory
 if TYPE_CHECKING:
     import altair
 
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
+"""Okabe and Ito (2008): colours that colour-blind people can tell apart."""
 SUFFIXES = (".svg", ".png", ".html")
 
 
@@ -42,7 +44,12 @@ def accuracy_chart(runs: Sequence[RunDirectory]) -> altair.LayerChart:
     alt = _altair()
     base = alt.Chart(alt.Data(values=accuracy_points(runs))).encode(
         x=alt.X("round:Q", title="round"),
-        color=alt.Color("run:N", title="run", scale=alt.Scale(scheme="tableau10")),
+        color=alt.Color(
+            "run:N",
+            title=None,
+            scale=alt.Scale(range=list(COLOURS)),
+            legend=alt.Legend(orient="bottom", symbolOpacity=1, symbolType="square", labelLimit=300),
+        ),
     )
     accuracy = alt.Scale(domain=[0, 1])
     band = base.mark_area(opacity=0.2).encode(

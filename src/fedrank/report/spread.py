@@ -44,7 +44,7 @@ def spread_drawing(name: str, federation: Federation) -> Group:
         bar = _bar(counts[client], per_cell)
         table.add_row(str(client), str(sizes[client]), str(classes_held[client]), bar)
     facts = Text(
-        f"samples per client: {_range(sizes)}    classes per client: {_range(classes_held)}    "
+        f"samples per client: {_range(sizes)}\nclasses per client: {_range(classes_held)}\n"
         f"clients without samples: {np.count_nonzero(sizes == 0)}"
     )
     parts: list[Table | Text] = [table, facts]

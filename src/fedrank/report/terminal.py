@@ -13,7 +13,6 @@ from rich.progress import (
     Progress,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
@@ -30,12 +29,12 @@ class RunProgress:
         self.console = console
         self.progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=20),
             MofNCompleteColumn(),
             TextColumn("{task.fields[accuracy]}"),
             TextColumn("{task.fields[traffic]}"),
-            TimeElapsedColumn(),
             TimeRemainingColumn(),
+            TextColumn("left"),
             console=console,
             transient=not console.is_terminal,
         )

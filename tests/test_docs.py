@@ -1,0 +1,75 @@
+"""Every code block and command in the documentation runs."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fedrank.experiment.config import load_preset, parse
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+QUICK = ["--set", "rounds=2", "--set", "local.epochs=1", "--set", "clients_per_round=3"]
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    return [
+        (str(page.relative_to(ROOT)), text)
+        for page in PAGES
+        for text in re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.S | re.M)
+    ]
+
+
+def names(found: list[tuple[str, str]]) -> list[str]:
+    return [f"{page}-{number}" for number, (page, _) in enumerate(found)]
+
+
+@pytest.mark.parametrize(("page", "code"), blocks("python"), ids=names(blocks("python")))
+def test_python_block_runs(page: str, code: str, tmp_path: Path) -> None:
+    script = tmp_path / "example.py"
+    script.write_text(code)
+    reply = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)
+    assert reply.returncode == 0, f"{page}: {reply.stderr}"
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("console"), ids=names(blocks("console")))
+def test_commands_run_one_after_the_other(page: str, text: str, tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "fedrank"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\nfrom fedrank.cli import main\nmain()\n")
+    program.chmod(0o755)
+    environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    commands = [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
+    assert commands
+    for command in commands:
+        if shlex.split(command)[:2] == ["fedrank", "run"]:
+            command = shlex.join([*shlex.split(command), *QUICK])
+        reply = subprocess.run(
+            command, shell=True, capture_output=True, text=True, cwd=tmp_path, env=environment
+        )
+        assert reply.returncode == 0, f"{page}: {command}: {reply.stderr}"
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("toml"), ids=names(blocks("toml")))
+def test_toml_block_is_a_complete_configuration(page: str, text: str) -> None:
+    assert parse(text, page) == load_preset("digits")
+    assert tomllib.loads(text) == tomllib.loads(load_preset("digits").to_toml()), "a setting is missing"
+
+
+def test_make_targets_in_the_documentation_exist() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    for page, text in blocks("sh"):
+        for target in re.findall(r"^make ([\w-]+)", text, re.M):
+            assert target in targets, f"{page}: make {target}"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)#]+)", page.read_text("utf-8")):
+            if "://" not in link:
+                assert (page.parent / link).exists(), f"{page.name}: {link}"

@@ -1,0 +1,27 @@
+"""FRL on the real MNIST, as in the paper's setting."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.test_cli import fedrank
+
+
+@pytest.mark.slow
+def test_mnist_reaches_90_percent_by_round_10_and_94_by_round_25(real_data: Path, tmp_path: Path) -> None:
+    settings = ["--set", "rounds=25", "--set", "evaluate_every=5"]
+    reply = fedrank("run", "--preset", "mnist", *settings, "--data-dir", real_data, "--out", tmp_path / "run")
+    assert reply.returncode == 0, reply.stderr
+    records = map(json.loads, (tmp_path / "run/metrics.jsonl").read_text().splitlines())
+    accuracy = {r["round"]: r["evaluation"]["test_accuracy"] for r in records if r["evaluation"]}
+    assert accuracy[10] > 0.90
+    assert accuracy[25] > 0.94
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["cifar10", "femnist"])
+def test_the_other_presets_play_a_round(real_data: Path, tmp_path: Path, preset: str) -> None:
+    settings = ["--set", "rounds=1", "--set", "clients_per_round=2", "--set", "local.epochs=1"]
+    reply = fedrank("run", "--preset", preset, *settings, "--data-dir", real_data, "--out", tmp_path / "run")
+    assert reply.returncode == 0, reply.stderr
