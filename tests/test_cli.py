@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from fedrank.cli import main
+
 SMALL = ["--preset", "digits"]
 for setting in (
     "rounds=4",
@@ -55,10 +57,11 @@ def checkpoint(path: Path) -> bytes:
 
 
 def rounds_in(path: Path) -> list[int]:
-    return [json.loads(line)["round"] for line in (path / "metrics.jsonl").read_text().splitlines()]
+    lines = (path / "metrics.jsonl").read_text() if (path / "metrics.jsonl").exists() else ""
+    return [json.loads(line)["round"] for line in lines.splitlines()]
 
 
-def test_a_run_ends_with_a_readable_summary_and_all_its_files(tmp_path: Path) -> None:
+def test_a_run_ends_with_a_readable_summary_and_all_its_files(finished: Path, tmp_path: Path) -> None:
     reply = fedrank("run", *SMALL, "--workers", 2, cwd=tmp_path)
     assert reply.returncode == 0, reply.stderr
     for wanted in (
@@ -80,11 +83,7 @@ def test_a_run_ends_with_a_readable_summary_and_all_its_files(tmp_path: Path) ->
     assert summary["evaluation"]["clients"]["clients"] > 0
     environment = json.loads((path / "environment.json").read_text())
     assert {"fedrank", "torch", "numpy", "python", "revision", "workers", "command"} <= environment.keys()
-
-
-def test_two_workers_end_in_the_bytes_of_one(finished: Path, tmp_path: Path) -> None:
-    fedrank("run", *SMALL, "--out", tmp_path / "two", "--workers", 2)
-    assert checkpoint(tmp_path / "two") == checkpoint(finished)
+    assert checkpoint(path) == checkpoint(finished), "two workers must end in the bytes of one"
 
 
 def test_a_file_with_the_resolved_configuration_gives_the_same_run(finished: Path, tmp_path: Path) -> None:
@@ -98,11 +97,14 @@ def test_a_run_killed_at_random_moments_ends_in_the_bytes_of_one_never_stopped(
     finished: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "killed"
-    kills = 0
+    kills, resumed_after = 0, 0
     arguments: tuple[object, ...] = ("run", *SMALL, "--out", path)
     for _ in range(20):
         process = subprocess.Popen(command(*arguments, "--workers", 2), stderr=subprocess.PIPE, text=True)
         try:
+            if kills == 0:
+                wait_for_round(path, process)  # at least once in the middle of things
+                process.wait(timeout=random.uniform(0.0, 0.3))
             process.wait(timeout=random.uniform(1.0, 7.0) if kills < 3 else 120)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
@@ -113,6 +115,9 @@ def test_a_run_killed_at_random_moments_ends_in_the_bytes_of_one_never_stopped(
         assert process.returncode == -signal.SIGKILL, errors
         if path.exists():
             arguments = ("resume", path)
+            resumed_after = max([resumed_after, *rounds_in(path)])
+    assert kills
+    assert resumed_after
     assert (path / "summary.json").exists()
     assert checkpoint(path) == checkpoint(finished)
     assert rounds_in(path) == [1, 2, 3, 4]
@@ -127,7 +132,7 @@ def wait_for_round(path: Path, process: subprocess.Popen[str]) -> None:
     raise AssertionError("no round was finished")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_ctrl_c_finishes_the_round_saves_and_says_how_to_resume(
     finished: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -156,6 +161,16 @@ def test_resuming_a_finished_run_changes_nothing(finished: Path) -> None:
     assert reply.returncode == 0
     assert "all 4 rounds are done" in reply.stdout
     assert {entry.name: entry.read_bytes() for entry in finished.iterdir()} == before
+
+
+def test_a_finished_run_can_be_prolonged(finished: Path, tmp_path: Path) -> None:
+    path = tmp_path / "longer"
+    shutil.copytree(finished, path)
+    config = path / "config.toml"
+    config.write_text(config.read_text().replace("rounds = 4", "rounds = 5"))
+    assert fedrank("resume", path, "--workers", 1).returncode == 0
+    assert rounds_in(path) == [1, 2, 3, 4, 5]
+    assert json.loads((path / "summary.json").read_text())["rounds"] == 5
 
 
 def test_evaluate_measures_the_checkpoint_again(finished: Path) -> None:
@@ -209,6 +224,10 @@ def test_a_real_write_error_stops_the_run_and_keeps_the_checkpoint(finished: Pat
             ["run", "--preset", "digits", "--set", "network.name=conv8"],
             "does not fit images of shape (1, 8, 8)",
         ),
+        (
+            ["run", "--preset", "digits", "--set", "data.partition=iid", "--set", "data.clients=900"],
+            "no client has samples",
+        ),
         (["run", "--preset", "digits", "--device", "abacus"], "--device abacus cannot be used here"),
         (["run", "--preset", "mnist", "--data-dir", "nowhere"], "fedrank data get mnist"),
         (["run", "--preset", "digits", "--out", "."], "already and is left as it is"),
@@ -224,13 +243,21 @@ def test_a_real_write_error_stops_the_run_and_keeps_the_checkpoint(finished: Pat
     ],
 )
 def test_mistakes_end_in_a_sentence_and_exit_code_2(
-    tmp_path: Path, arguments: list[str], complaint: str
+    tmp_path: Path,
+    arguments: list[str],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "precious").write_text("mine")
-    reply = fedrank(*arguments, cwd=tmp_path)
-    assert reply.returncode == 2
-    assert complaint in reply.stderr.replace("\n", " ")
-    assert "Traceback" not in reply.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["fedrank", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    errors = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert complaint in errors.replace("\n", " ")
+    assert "Traceback" not in errors
     assert [entry.name for entry in tmp_path.iterdir()] == ["precious"]
 
 

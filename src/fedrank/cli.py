@@ -77,6 +77,10 @@ Workers = Annotated[
     typer.Option(min=1, help="Worker processes, one thread each.", show_default="one for each core"),
 ]
 Device = Annotated[str, typer.Option(help="Where workers compute: cpu or cuda.")]
+SameDevice = Annotated[
+    str | None,
+    typer.Option(help="Where workers compute: cpu or cuda.", show_default="that of the run so far"),
+]
 
 
 @app.command()
@@ -121,9 +125,9 @@ def run(
         experiment = load_file(config, settings or ())
 
     from fedrank.data import default_data_dir
+    from fedrank.engine import default_workers
     from fedrank.experiment.environment import describe
     from fedrank.experiment.rundir import RunDirectory
-    from fedrank.training import default_workers
 
     data_dir = data_dir or default_data_dir()
     workers = workers or default_workers()
@@ -139,22 +143,23 @@ def resume(
     run_dir: RunDirArgument,
     data_dir: DataDir = None,
     workers: Workers = None,
-    device: Device = "cpu",
+    device: SameDevice = None,
 ) -> None:
     """Go on with a run that was stopped, from its last finished round.
 
     The end is the same, byte for byte, as that of a run that was never stopped.
     """
+    from fedrank.engine import default_workers
     from fedrank.experiment.environment import describe, differences
     from fedrank.experiment.rundir import RunDirectory
-    from fedrank.training import default_workers
 
     directory = RunDirectory.open(run_dir)
-    if directory.read_summary() is not None:
-        rounds = directory.experiment.rounds
+    rounds = directory.experiment.rounds
+    summary = directory.read_summary()
+    if summary is not None and summary["rounds"] >= rounds:
         out.print(f"{run_dir}: all {rounds} rounds are done. 'fedrank evaluate' shows the result.")
         return
-    data_dir = data_dir or Path(directory.environment["data_dir"])
+    data_dir, device = data_dir or directory.data_dir, device or directory.device
     workers = workers or default_workers()
     changed = differences(directory.environment, describe(data_dir, workers, device))
     if changed:
@@ -168,16 +173,16 @@ def evaluate(
     run_dir: RunDirArgument,
     data_dir: DataDir = None,
     workers: Workers = None,
-    device: Device = "cpu",
+    device: SameDevice = None,
 ) -> None:
     """Test the model of a run again: every client on its own data, and all test data."""
+    from fedrank.engine import default_workers
     from fedrank.experiment import runner
     from fedrank.experiment.rundir import RunDirectory
     from fedrank.report.terminal import summary_table
-    from fedrank.training import default_workers
 
     directory = RunDirectory.open(run_dir)
-    data_dir = data_dir or Path(directory.environment["data_dir"])
+    data_dir, device = data_dir or directory.data_dir, device or directory.device
     prepared = _prepare(directory.experiment, data_dir, device)
     with out.status("testing"):
         result = runner.evaluate(directory, prepared, workers=workers or default_workers(), device=device)
@@ -227,15 +232,14 @@ def data_list(data_dir: DataDir = None) -> None:
     from rich.table import Table
 
     from fedrank.data import SOURCES, default_data_dir
-    from fedrank.data.sources import parquet_files
+    from fedrank.data.sources import availability
 
     folder = data_dir or default_data_dir()
     table = Table(box=None, padding=(0, 2))
     for column in ("name", "here", "what"):
         table.add_column(column)
     for source in SOURCES.values():
-        here = source.embedded or bool(parquet_files(folder / source.name, "train"))
-        table.add_row(source.name, "yes" if here else "no", source.about)
+        table.add_row(source.name, availability(source, folder), source.about)
     out.print(table)
     out.print(f"Data directory: {folder}")
 
@@ -272,7 +276,10 @@ def data_get(name: DataName, data_dir: DataDir = None) -> None:
 @data_app.command("show")
 def data_show(
     name: DataName,
-    partition: Annotated[str, typer.Option(help="dirichlet, shards, iid or writer.")] = "dirichlet",
+    partition: Annotated[
+        str | None,
+        typer.Option(help="dirichlet, shards, iid or writer.", show_default="that of the preset"),
+    ] = None,
     clients: Annotated[
         int | None, typer.Option(help="How many clients.", show_default="that of the preset")
     ] = None,
@@ -285,7 +292,9 @@ def data_show(
     from fedrank.experiment.config import load_preset
 
     find_source(name)
-    settings = [f"seed={seed}", f"data.partition={partition}", f"data.beta={beta}"]
+    settings = [f"seed={seed}", f"data.beta={beta}"]
+    if partition is not None:
+        settings.append(f"data.partition={partition}")
     if clients is not None:
         settings += [f"data.clients={clients}", "clients_per_round=1"]
     experiment = load_preset(name, settings)

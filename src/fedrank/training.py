@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
 from fedrank.data import Federation
-from fedrank.engine import local_engine
+from fedrank.engine import default_workers, local_engine
 from fedrank.experiment.interrupt import Interrupt
 from fedrank.experiment.metrics import Evaluation
-from fedrank.experiment.rounds import Round, Schedule, play
+from fedrank.experiment.rounds import Round, Schedule, measure, play
 from fedrank.methods import Method
 from fedrank.report.terminal import RunProgress, stderr_console
 
@@ -23,13 +22,9 @@ class Run:
 
     method: Method[Any]
     state: Any
+    evaluation: Evaluation
+    """How the trained model does."""
     history: tuple[Round, ...]
-
-    @property
-    def evaluation(self) -> Evaluation:
-        """How the model did when it was last measured."""
-        measured = [played.evaluation for played in self.history if played.evaluation]
-        return measured[-1]
 
     def subnetwork(self) -> nn.Module:
         """Return the trained model: an ordinary module, in evaluation mode."""
@@ -67,9 +62,10 @@ def train(
     console.quiet = not progress
     history: list[Round] = []
     state = method.init()
+    workers = default_workers() if workers is None else workers
     with (
         RunProgress(console) as bar,
-        local_engine(method, clients, workers=workers or default_workers(), device=device) as engine,
+        local_engine(method, clients, workers=workers, device=device) as engine,
         Interrupt(bar.stopping) as interrupt,
     ):
         bar.begin(0, rounds, method.traffic())
@@ -79,9 +75,5 @@ def train(
             bar.round_done(played)
             if interrupt.requested:
                 break
-    return Run(method, state, tuple(history))
-
-
-def default_workers() -> int:
-    """Return the number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        measured = history[-1].evaluation or measure(clients, engine, state)
+    return Run(method, state, measured, tuple(history))

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from fedrank.data import default_data_dir, load
+from fedrank.data import SOURCES, default_data_dir, load
+from fedrank.data.sources import availability
 from fedrank.errors import DataError
 
 
@@ -24,6 +25,9 @@ def grey_cells(count: int, side: int = 28) -> list[dict[str, Any]]:
 
 def write(path: Path, **columns: list[Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.parent.name == "mnist" and not list(path.parent.glob("test-*")):
+        test = pa.table({"image": grey_cells(1), "label": [0]})
+        pq.write_table(test, path.parent / "test-00000-of-00001.parquet")
     pq.write_table(pa.table(columns), path)
     return path
 
@@ -48,7 +52,8 @@ def test_colour_images_have_their_channels_first(tmp_path: Path) -> None:
     pixels = np.zeros((32, 32, 3), np.uint8)
     pixels[3, 4] = (10, 20, 30)
     cell = {"bytes": png(pixels), "path": "x.png"}
-    write(tmp_path / "cifar10/train-00000-of-00001.parquet", img=[cell], label=[7])
+    for split in ("train", "test"):
+        write(tmp_path / f"cifar10/{split}-00000-of-00001.parquet", img=[cell], label=[7])
     assert load("cifar10", tmp_path).dataset.inputs[0, :, 3, 4].tolist() == [10, 20, 30]
 
 
@@ -67,6 +72,20 @@ def test_femnist_knows_its_writers(tmp_path: Path) -> None:
 def test_missing_data_says_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"fedrank data get mnist.*--data-dir"):
         load("mnist", tmp_path)
+
+
+def test_a_missing_official_test_set_is_not_replaced_in_silence(mnist: Path) -> None:
+    (mnist / "mnist/test-00000-of-00001.parquet").unlink()
+    with pytest.raises(DataError, match=r"no file test-\*\.parquet"):
+        load("mnist", mnist)
+
+
+def test_availability_tells_what_is_here(mnist: Path) -> None:
+    assert availability(SOURCES["digits"], mnist) == "yes"
+    assert availability(SOURCES["mnist"], mnist) == "yes"
+    assert availability(SOURCES["cifar10"], mnist) == "no"
+    (mnist / "mnist/test-00000-of-00001.parquet").rename(mnist / "mnist/test-00000-of-00001.parquet.part")
+    assert availability(SOURCES["mnist"], mnist) == "incomplete"
 
 
 def test_unknown_data_is_refused_with_what_there_is(tmp_path: Path) -> None:

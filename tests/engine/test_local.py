@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from fedrank.data import Federation
 from fedrank.engine import local_engine
-from fedrank.errors import ConfigError, TrainingError
+from fedrank.errors import ConfigError, ModelError, TrainingError
 from fedrank.experiment.metrics import test_samples as samples_to_test
 from fedrank.methods import FRL
-from fedrank.nn import LocalTraining, supernetwork
+from fedrank.nn import LeNet, LocalTraining, supernetwork
 from tests.methods.test_frl import small_frl
 
 
@@ -48,14 +48,15 @@ def stumbling(how: str) -> FRL:
 
 
 def test_one_and_two_workers_give_the_same_bytes(digits: Federation) -> None:
-    frl = small_frl()
+    # a convolutional net: its sums do depend on the number of threads
+    frl = FRL(supernetwork(LeNet(side=8), seed=1))
     clients = [int(c) for c in digits.voters[:7]]
     tallies, losses, predictions = [], [], []
     for workers in (1, 2, 3):
         with local_engine(frl, digits, workers=workers) as engine:
             collected = engine.collect(frl.init(), clients)
             tallies.append(collected.messages.total.tobytes())
-            losses.append(list(collected.losses.items()))
+            losses.append(collected.losses)
             predicted = engine.predict(frl.init(), samples_to_test(digits))
             predictions.append((predicted.correct.tobytes(), predicted.losses.tobytes()))
     assert tallies[0] == tallies[1] == tallies[2]
@@ -131,6 +132,56 @@ def test_no_workers_are_refused(digits: Federation) -> None:
         local_engine(small_frl(), digits, workers=0)
 
 
+def test_a_worker_that_cannot_start_is_reported(digits: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    frl = small_frl()
+    with (
+        local_engine(frl, digits, workers=2) as engine,
+        pytest.raises(TrainingError, match="worker process ended with exit code 1"),
+    ):
+        engine.collect(frl.init(), [0])
+
+
+def test_a_model_that_cannot_be_sent_is_refused(digits: Federation) -> None:
+    model = nn.Linear(64, 10, bias=False)
+    model.lock = threading.Lock()  # type: ignore[assignment]
+    with pytest.raises((ModelError, TypeError), match="cannot"):
+        local_engine(FRL(supernetwork(model, seed=1)), digits, workers=2)
+
+
+def test_modules_in_the_current_directory_do_not_reach_the_workers(
+    digits: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tempfile.py").write_text("raise ImportError('the wrong one')")
+    monkeypatch.chdir(tmp_path)
+    frl = small_frl()
+    with local_engine(frl, digits, workers=2) as engine:
+        assert engine.collect(frl.init(), [int(digits.voters[0])]).messages.ballots == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_illegal_ballot_costs_its_own_vote_and_nothing_else(digits: Federation, workers: int) -> None:
+    frl = Cheating(supernetwork(nn.Sequential(nn.Flatten(), nn.Linear(64, 10, bias=False)), seed=1))
+    clients = [int(c) for c in digits.voters[:5]]
+    with local_engine(frl, digits, workers=workers) as engine:
+        collected = engine.collect(frl.init(), clients)
+    cheats = [client for client in clients if digits.clients[client].train.size % 2]
+    assert sorted(collected.refused) == sorted(cheats)
+    assert all("more than once" in reason for reason in collected.refused.values())
+    assert collected.messages.ballots == len(clients) - len(cheats)
+    assert 0 < len(cheats) < len(clients)
+
+
+class Cheating(FRL):
+    """Clients with an odd number of samples name one edge twice."""
+
+    def client_update(self, state, samples, rng, device):  # type: ignore[no-untyped-def]
+        update = super().client_update(state, samples, rng, device)
+        if len(samples) % 2:
+            update.message.edges[0] = update.message.edges[1]
+        return update
+
+
 SCRIPT = """
 import fedrank
 from sklearn.datasets import load_digits
@@ -163,6 +214,7 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     assert reply.stdout.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_model_class_from_a_neighbouring_module_is_found(tmp_path: Path) -> None:
     class_definition, rest = SCRIPT.split("images, labels", 1)
     (tmp_path / "my_model.py").write_text(class_definition)

@@ -1,6 +1,7 @@
+import numpy as np
 import pytest
 
-from fedrank.data import Federation
+from fedrank.data import IID, Federation, split
 from fedrank.engine import local_engine
 from fedrank.errors import ConfigError
 from fedrank.experiment.rounds import Schedule, play, select
@@ -31,6 +32,12 @@ def test_selection_draws_voters_only_and_differs_between_rounds(digits: Federati
     assert {client for draw in draws for client in draw} <= set(digits.voters.tolist())
     assert len(set(draws)) == 20
     assert select(digits, 10, seed=1, round_number=4) == draws[4]
+
+
+def test_a_federation_without_test_samples_is_refused() -> None:
+    everyone = split(np.zeros((20, 2)), np.arange(20) % 2, by=IID(), clients=10, seed=1)
+    with pytest.raises(ConfigError, match="no client has samples to be tested on"):
+        Schedule(1, 2).check(everyone)
 
 
 @pytest.mark.parametrize(

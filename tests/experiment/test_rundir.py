@@ -17,7 +17,8 @@ STATE = {"round": np.array(3), "ranking": np.arange(100, dtype=np.int32)}
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    return RunDirectory.create(tmp_path / "run", EXPERIMENT, {"fedrank": "0.0.9"})
+    environment = {"fedrank": "0.0.9", "data_dir": "here", "device": "cpu"}
+    return RunDirectory.create(tmp_path / "run", EXPERIMENT, environment)
 
 
 def test_what_was_written_is_read_again(run: RunDirectory) -> None:
@@ -68,11 +69,50 @@ def test_a_run_of_another_format_is_refused(run: RunDirectory) -> None:
         RunDirectory.open(run.path)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"fedrank": 1}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"fedrank": 1}', '{"format": 1}'])
 def test_a_damaged_environment_is_refused(run: RunDirectory, content: str) -> None:
     (run.path / "environment.json").write_text(content)
     with pytest.raises(RunError, match=r"environment\.json: damaged"):
         RunDirectory.open(run.path)
+
+
+def test_a_checkpoint_made_with_other_settings_is_refused(run: RunDirectory) -> None:
+    run.write_checkpoint(STATE)
+    config = run.path / "config.toml"
+    config.write_text(config.read_text().replace("rounds = 60", "rounds = 70"))
+    assert RunDirectory.open(run.path).read_checkpoint() is not None
+    config.write_text(config.read_text().replace("seed = 7", "seed = 8"))
+    with pytest.raises(RunError, match="made with other settings"):
+        RunDirectory.open(run.path).read_checkpoint()
+
+
+@pytest.mark.parametrize("content", ["", "nope", "[]", "{}"])
+def test_a_damaged_summary_is_refused(run: RunDirectory, content: str) -> None:
+    (run.path / "summary.json").write_text(content)
+    with pytest.raises(RunError, match=r"summary\.json: damaged"):
+        run.read_summary()
+
+
+def test_every_flipped_byte_of_a_checkpoint_is_noticed_or_harmless(run: RunDirectory) -> None:
+    run.write_checkpoint(STATE)
+    path = run.path / "checkpoint.npz"
+    content = path.read_bytes()
+    for position in range(0, len(content), 7):
+        path.write_bytes(content[:position] + bytes([content[position] ^ 0x55]) + content[position + 1 :])
+        try:
+            arrays = run.read_checkpoint()
+        except RunError:
+            continue
+        assert arrays is not None
+        assert arrays["ranking"].tolist() == list(range(100))
+
+
+def test_an_existing_empty_directory_may_be_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    RunDirectory.create(Path(), EXPERIMENT, {"data_dir": "here", "device": "cpu"})
+    assert RunDirectory.open(tmp_path).experiment == EXPERIMENT
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "garbage"])
@@ -97,9 +137,9 @@ def test_a_pickled_checkpoint_is_never_loaded(run: RunDirectory) -> None:
 
 def test_metrics_after_the_checkpoint_are_forgotten(run: RunDirectory) -> None:
     for number in range(1, 5):
-        run.append_metrics({"round": number})
-    with (run.path / "metrics.jsonl").open("a") as file:
-        file.write('{"round": 5, "train_l')
+        run.append_metrics({"round": number, "evaluation": None, "wall_seconds": 1.0})
+    with (run.path / "metrics.jsonl").open("ab") as file:
+        file.write(b'\xff\n[]\n{"round": 1}\n{"round": 5, "train_l')
     run.forget_after(3)
     assert [record["round"] for record in run.read_metrics()] == [1, 2, 3]
 

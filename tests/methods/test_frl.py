@@ -7,7 +7,7 @@ from fedrank.data import Federation
 from fedrank.engine import local_engine
 from fedrank.errors import ConfigError, RunError
 from fedrank.experiment.rounds import Schedule, play
-from fedrank.methods import FRL
+from fedrank.methods import FRL, FRLState
 from fedrank.nn import LocalTraining, edge_popup, supernetwork
 from fedrank.randomness import Purpose, keyed_generator
 
@@ -27,25 +27,28 @@ def small_frl(**options: object) -> FRL:
 
 def test_a_round_is_algorithm_2_line_by_line(digits: Federation) -> None:
     frl = small_frl(local=LocalTraining(epochs=1))
-    state = frl.aggregate(frl.init(), _collect(frl, frl.init(), digits, [3, 5, 8]))
-
     network = frl.network
+    order = np.random.default_rng(5)  # a ranking that is not that of the initial scores, for line 10
+    shuffled = np.concatenate([order.permutation(layer.size) for layer in network.layout]).astype(np.int32)
+    before = FRLState(2, shuffled)
+    state = frl.aggregate(before, _collect(frl, before, digits, [3, 5, 8]))
+
     theta_s = network.initial_scores
+    local = LocalTraining(epochs=1, learning_rate=0.4 * 0.999**2)
     totals = np.zeros(network.layout.size, np.int64)
     for client in (3, 5, 8):
         scores = np.empty_like(theta_s)
         for layer in network.layout:
-            r_g = np.argsort(theta_s[layer.edges], kind="stable")
-            scores[layer.edges][r_g] = np.sort(theta_s[layer.edges])
-        rng = keyed_generator(11, Purpose.LOCAL_TRAINING, 0, client)
-        trained = edge_popup(network.masked(CPU), scores, digits.train_samples(client), rng, frl.local).scores
+            scores[layer.edges][shuffled[layer.edges]] = np.sort(theta_s[layer.edges])
+        rng = keyed_generator(11, Purpose.LOCAL_TRAINING, 2, client)
+        trained = edge_popup(network.masked(CPU), scores, digits.train_samples(client), rng, local).scores
         for layer in network.layout:
             r_u = np.argsort(trained[layer.edges], kind="stable")
             totals[layer.edges] += np.argsort(r_u, kind="stable")
     for layer in network.layout:
         expected = np.argsort(totals[layer.edges], kind="stable")
         assert state.ranking[layer.edges].tolist() == expected.tolist()
-    assert state.round == 1
+    assert state.round == 3
 
 
 def _collect(frl: FRL, state, federation: Federation, clients: list[int]):
@@ -55,7 +58,7 @@ def _collect(frl: FRL, state, federation: Federation, clients: list[int]):
 
 def test_the_learning_rate_falls_from_round_to_round(digits: Federation) -> None:
     slow, fast = small_frl(rate_decay=0.5), small_frl(rate_decay=1.0)
-    later = fast.init().__class__(3, fast.init().ranking)
+    later = FRLState(3, fast.init().ranking)
     decayed = small_frl(local=LocalTraining(learning_rate=0.4 * 0.5**3), rate_decay=1.0)
     samples = digits.train_samples(0)
 

@@ -155,6 +155,33 @@ def test_dropout_is_keyed_by_the_generator_not_by_torchs_global_stream() -> None
     assert train(1) != train(2)
 
 
+def test_buffers_do_not_carry_anything_from_one_client_to_the_next() -> None:
+    class Remembering(nn.Module):
+        mean: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(72, 3, bias=False)
+            self.register_buffer("mean", torch.zeros(72))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.mean = 0.5 * self.mean + 0.5 * x.flatten(1).mean(0).detach()
+            return self.inner(x.flatten(1) - self.mean)
+
+    network = supernetwork(Remembering(), seed=1)
+
+    def train(count: int) -> bytes:
+        rng = np.random.default_rng(1)
+        data = small_data(count)
+        return edge_popup(
+            network.masked(CPU), network.initial_scores, data, rng, LocalTraining()
+        ).scores.tobytes()
+
+    first = train(10)
+    train(20)
+    assert train(10) == first
+
+
 def test_a_layer_that_is_not_used_is_named() -> None:
     class Unused(nn.Module):
         def __init__(self) -> None:

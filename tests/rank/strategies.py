@@ -19,10 +19,10 @@ def random_ranking(layout: Layout, rng: np.random.Generator) -> np.ndarray:
 
 
 @st.composite
-def elections(draw: st.DrawFn, max_ballots: int = 6) -> tuple[Layout, list[Ballot]]:
-    """A layout and some ballots on it, exact or sparse."""
+def elections(draw: st.DrawFn, max_ballots: int = 6) -> tuple[Layout, float, list[Ballot]]:
+    """A layout, the share of it that ballots name, and some ballots."""
     layout = draw(layouts())
     top = draw(st.sampled_from([1.0, 0.9, 0.5, 0.1]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     count = draw(st.integers(1, max_ballots))
-    return layout, [Ballot.of(random_ranking(layout, rng), layout, top) for _ in range(count)]
+    return layout, top, [Ballot.of(random_ranking(layout, rng), layout, top) for _ in range(count)]

@@ -40,7 +40,7 @@ def test_vote_of_three_clients() -> None:
 def test_sparse_ballot_names_the_top_half_and_gives_the_rest_nothing() -> None:
     ballot = Ballot.of(ranking(C1), LAYOUT, top=0.5)
     assert ballot.edges.tolist() == [3, 5, 1]
-    tally = Tally(LAYOUT)
+    tally = Tally(LAYOUT, top=0.5)
     tally.add(ballot)
     assert tally.total.tolist() == [0, 5, 0, 3, 0, 4]
 

@@ -9,20 +9,22 @@ from fedrank.errors import BallotError
 from fedrank.rank import Ballot, Layout, Tally
 from tests.rank.strategies import elections, random_ranking
 
+Election = tuple[Layout, float, list[Ballot]]
 
-def tally_of(layout: Layout, ballots: list[Ballot]) -> Tally:
-    tally = Tally(layout)
+
+def tally_of(layout: Layout, ballots: list[Ballot], top: float = 1.0) -> Tally:
+    tally = Tally(layout, top)
     for ballot in ballots:
         tally.add(ballot)
     return tally
 
 
-def oracle_vote(layout: Layout, ballots: list[Ballot]) -> list[int]:
+def oracle_vote(layout: Layout, ballots: list[Ballot], top: float) -> list[int]:
     """The vote in plain Python: dictionaries and sorted()."""
     result: list[int] = []
     begin = 0
     for layer in layout:
-        sent = layer.size - int((1 - ballots[0].top) * layer.size)
+        sent = layer.size - int((1 - top) * layer.size)
         points = dict.fromkeys(range(layer.size), 0)
         for ballot in ballots:
             for place, edge in enumerate(ballot.edges[begin : begin + sent].tolist()):
@@ -33,38 +35,39 @@ def oracle_vote(layout: Layout, ballots: list[Ballot]) -> list[int]:
 
 
 @given(elections())
-def test_vote_equals_the_plain_oracle(election: tuple[Layout, list[Ballot]]) -> None:
-    layout, ballots = election
-    assert tally_of(layout, ballots).vote().tolist() == oracle_vote(layout, ballots)
+def test_vote_equals_the_plain_oracle(election: Election) -> None:
+    layout, top, ballots = election
+    assert tally_of(layout, ballots, top).vote().tolist() == oracle_vote(layout, ballots, top)
 
 
 @given(elections(), st.randoms())
-def test_vote_does_not_depend_on_order_or_grouping(election: tuple[Layout, list[Ballot]], random) -> None:
-    layout, ballots = election
+def test_vote_does_not_depend_on_order_or_grouping(election: Election, random) -> None:
+    layout, top, ballots = election
     shuffled = random.sample(ballots, len(ballots))
     cut = random.randint(0, len(ballots))
-    merged = tally_of(layout, shuffled[:cut])
-    merged.merge(tally_of(layout, shuffled[cut:]))
-    assert merged.total.tobytes() == tally_of(layout, ballots).total.tobytes()
-    assert merged.vote().tobytes() == tally_of(layout, ballots).vote().tobytes()
+    merged = tally_of(layout, shuffled[:cut], top)
+    merged.merge(tally_of(layout, shuffled[cut:], top))
+    assert merged.total.tobytes() == tally_of(layout, ballots, top).total.tobytes()
+    assert merged.vote().tobytes() == tally_of(layout, ballots, top).vote().tobytes()
     assert merged.ballots == len(ballots)
 
 
 @given(elections(), st.integers(0, 2**32))
-def test_renaming_edges_renames_the_vote(election: tuple[Layout, list[Ballot]], seed: int) -> None:
-    layout, ballots = election
+def test_renaming_edges_renames_the_vote(election: Election, seed: int) -> None:
+    layout, top, ballots = election
     new_name = random_ranking(layout, np.random.default_rng(seed))
 
     def renamed(ballot: Ballot) -> Ballot:
         edges = ballot.edges.copy()
         begin = 0
         for layer in layout:
-            sent = layer.size - int((1 - ballot.top) * layer.size)
+            sent = layer.size - int((1 - top) * layer.size)
             edges[begin : begin + sent] = new_name[layer.edges][edges[begin : begin + sent]]
             begin += sent
-        return Ballot(edges, ballot.top)
+        return Ballot(edges)
 
-    before, after = tally_of(layout, ballots), tally_of(layout, [renamed(b) for b in ballots])
+    before = tally_of(layout, ballots, top)
+    after = tally_of(layout, [renamed(b) for b in ballots], top)
     for layer in layout:
         totals = before.total[layer.edges]
         assert after.total[layer.edges][new_name[layer.edges]].tolist() == totals.tolist()
@@ -94,6 +97,7 @@ def changed(position: int, value: int) -> np.ndarray:
         (np.append(LEGAL, 0).astype(np.int32), "needs 9 int32 edge numbers"),
         (LEGAL.astype(np.float32), "has float32 numbers"),
         (LEGAL[None], "of shape (1, 9)"),
+        (LEGAL.tolist(), "this one list"),
         (np.concatenate([LEGAL[5:], LEGAL[:5]]), "more than once"),
     ],
     ids=[
@@ -105,6 +109,7 @@ def changed(position: int, value: int) -> np.ndarray:
         "long",
         "floats",
         "nested",
+        "no array",
         "layers swapped",
     ],
 )
@@ -121,7 +126,15 @@ def test_an_illegal_ballot_is_refused_and_the_tally_untouched(edges: np.ndarray,
 def test_a_sparse_ballot_with_an_edge_twice_is_refused() -> None:
     layout = Layout.of([("layer", (6,))])
     with pytest.raises(BallotError, match="more than once"):
-        Tally(layout).add(Ballot(np.array([5, 5, 1], np.int32), top=0.5))
+        Tally(layout, top=0.5).add(Ballot(np.array([5, 5, 1], np.int32)))
+
+
+def test_the_server_decides_how_much_of_a_ranking_a_ballot_names() -> None:
+    layout = Layout.of([("layer", (6,))])
+    whole, half = np.arange(6, dtype=np.int32), np.arange(3, dtype=np.int32)
+    for top, edges in ((0.5, whole), (1.0, half)):
+        with pytest.raises(BallotError, match="int32 edge numbers"):
+            Tally(layout, top).add(Ballot(edges))
 
 
 def test_an_election_without_ballots_has_no_result() -> None:
@@ -132,6 +145,8 @@ def test_an_election_without_ballots_has_no_result() -> None:
 def test_tallies_of_different_layouts_do_not_merge() -> None:
     with pytest.raises(BallotError, match="different layouts"):
         Tally(LAYOUT).merge(Tally(Layout.of([("other", (9,))])))
+    with pytest.raises(BallotError, match="kinds of ballots"):
+        Tally(LAYOUT).merge(Tally(LAYOUT, top=0.5))
 
 
 def test_memory_does_not_grow_with_the_number_of_ballots() -> None:

@@ -156,9 +156,9 @@ def deal(
     return Federation(dataset, tuple(split_hands), test)
 
 
-def with_inputs(federation: Federation, inputs: Inputs, labels: Labels) -> Federation:
-    """Return the same federation over other copies of its arrays (memory shared between workers)."""
-    return replace(federation, dataset=replace(federation.dataset, inputs=inputs, labels=labels))
+def with_inputs(federation: Federation, inputs: Inputs) -> Federation:
+    """Return the same federation over another copy of its inputs (memory shared between workers)."""
+    return replace(federation, dataset=replace(federation.dataset, inputs=inputs))
 
 
 def _as_labels(labels: Any) -> Labels:

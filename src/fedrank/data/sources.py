@@ -34,6 +34,7 @@ class Source:
     image_column: str = "image"
     label_column: str = "label"
     writer_column: str = ""
+    splits: tuple[str, ...] = ("train", "test")
 
     @property
     def embedded(self) -> bool:
@@ -93,6 +94,7 @@ SOURCES: dict[str, Source] = {
             folder="data",
             label_column="character",
             writer_column="writer_id",
+            splits=("train",),
         ),
     )
 }
@@ -119,16 +121,10 @@ def load(name: str, data_dir: Path) -> Loaded:
     source = find_source(name)
     if source.embedded:
         return _load_digits(source)
-    folder = data_dir / source.name
-    train = parquet_files(folder, "train")
-    if not train:
-        raise DataError(
-            f"{name}: no file train-*.parquet in {folder}. "
-            f"Download it with 'fedrank data get {name}', or name another directory with --data-dir."
-        )
-    parts = [_read_parquet(path, source) for path in train]
+    files = {split: parquet_files(data_dir / name, split) for split in source.splits}
+    parts = [_read_parquet(path, source) for path in files["train"]]
     train_count = sum(len(part.labels) for part in parts)
-    parts += [_read_parquet(path, source) for path in parquet_files(folder, "test")]
+    parts += [_read_parquet(path, source) for path in files.get("test", ())]
     dataset = Dataset(
         np.concatenate([part.images for part in parts]),
         np.concatenate([part.labels for part in parts]),
@@ -140,8 +136,13 @@ def load(name: str, data_dir: Path) -> Loaded:
 
 
 def parquet_files(folder: Path, split: str) -> list[Path]:
-    """Return the files of a split in order; refuse a set of which some parts are missing."""
+    """Return the files of a split in order; refuse a set that is missing in whole or in part."""
     paths = sorted(folder.glob(f"{split}-*.parquet"))
+    if not paths:
+        raise DataError(
+            f"{folder.name}: no file {split}-*.parquet in {folder}. "
+            f"Download it with 'fedrank data get {folder.name}', or name another directory with --data-dir."
+        )
     for path in paths:
         match = re.fullmatch(rf"{split}-\d+-of-(\d+)\.parquet", path.name)
         if match and int(match[1]) != len(paths):
@@ -150,6 +151,21 @@ def parquet_files(folder: Path, split: str) -> list[Path]:
                 f"Download the rest with 'fedrank data get {folder.name}'."
             )
     return paths
+
+
+def availability(source: Source, data_dir: Path) -> str:
+    """Say whether a data set can be used: yes, no, or incomplete."""
+    if source.embedded:
+        return "yes"
+    folder = data_dir / source.name
+    if not any(folder.glob("*.parquet*")):
+        return "no"
+    try:
+        for split in source.splits:
+            parquet_files(folder, split)
+    except DataError:
+        return "incomplete"
+    return "yes"
 
 
 @dataclass(frozen=True)

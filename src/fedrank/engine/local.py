@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,18 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrank.data import Federation
-from fedrank.engine.process import Failure, SharedInputs, WorkerProcess
-from fedrank.engine.task import EVALUATION_BATCH, Predictions, Worker, one_thread
+from fedrank.engine.process import Failure, Handout, WorkerProcess
+from fedrank.engine.task import EVALUATION_BATCH, Outcome, Predictions, Worker, one_thread
 from fedrank.errors import ConfigError
 from fedrank.methods import Collector, Method
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What the clients of a round have sent, and the loss of each."""
+    """What the clients of a round have sent, and how each fared."""
 
     messages: Collector
-    losses: dict[int, float]
+    outcomes: dict[int, Outcome]
+
+    @property
+    def losses(self) -> list[float]:
+        """The mean training loss of each client."""
+        return [outcome.loss for outcome in self.outcomes.values()]
+
+    @property
+    def refused(self) -> dict[int, str]:
+        """The clients whose message did not count, with the reason."""
+        return {
+            client: outcome.refusal
+            for client, outcome in self.outcomes.items()
+            if outcome.refusal is not None
+        }
 
 
 class Engine(Protocol):
@@ -79,19 +95,17 @@ class InProcessEngine(_Closing):
 
     def collect(self, state: Any, clients: Sequence[int]) -> Collected:
         """Train the clients on the state of a round and gather what they send."""
-        losses = {}
+        outcomes = {}
         with one_thread():
             self.worker.begin(state)
             for client in clients:
-                try:
-                    losses[client] = self.worker.train(client)
-                except Exception as error:
-                    raise Failure.of(error).error(_training(client, state)) from error
-        return Collected(self.worker.collected(), losses)
+                with _reported(_training(client, state)):
+                    outcomes[client] = self.worker.train(client)
+        return Collected(self.worker.collected(), outcomes)
 
     def predict(self, state: Any, samples: NDArray[np.int64]) -> Predictions:
         """Test the model of a state on these samples."""
-        with one_thread():
+        with one_thread(), _reported(_testing(state)):
             self.worker.load(state)
             return _join(self.worker.predict(batch) for batch in _batches(samples))
 
@@ -101,27 +115,31 @@ class ProcessEngine(_Closing):
 
     def __init__(self, method: Method[Any], federation: Federation, workers: int, device: str) -> None:
         self.federation = federation
-        shared = SharedInputs(federation)
-        self.workers = [WorkerProcess(method, federation, shared, device) for _ in range(workers)]
-        shared.file.close()
+        self.workers: list[WorkerProcess] = []
+        handout = Handout(method, federation, device)
+        try:
+            with handout.file:
+                while len(self.workers) < workers:
+                    self.workers.append(WorkerProcess(handout))
+        except BaseException:
+            self.close()
+            raise
 
     def collect(self, state: Any, clients: Sequence[int]) -> Collected:
         """Train the clients on the state of a round and gather what they send."""
         self._all(f"starting round {state.round + 1}", "begin", state)
         largest_first = sorted(clients, key=lambda c: -self.federation.clients[c].train.size)
         tasks = [(_training(client, state), client) for client in largest_first]
-        results = self._spread("train", tasks)
-        losses = {largest_first[number]: loss for number, loss in results}
+        outcomes = {largest_first[number]: outcome for number, outcome in self._spread("train", tasks)}
         first, *others = self._all(f"counting the votes of round {state.round + 1}", "collected")
         for other in others:
             first.merge(other)
-        return Collected(first, {client: losses[client] for client in clients})
+        return Collected(first, {client: outcomes[client] for client in clients})
 
     def predict(self, state: Any, samples: NDArray[np.int64]) -> Predictions:
         """Test the model of a state on these samples."""
-        doing = f"testing the model of round {state.round}"
-        self._all(doing, "load", state)
-        tasks = [(doing, batch) for batch in _batches(samples)]
+        self._all(_testing(state), "load", state)
+        tasks = [(_testing(state), batch) for batch in _batches(samples)]
         parts = dict(self._spread("predict", tasks))
         return _join(parts[number] for number in range(len(tasks)))
 
@@ -154,6 +172,23 @@ class ProcessEngine(_Closing):
 
 def _training(client: int, state: Any) -> str:
     return f"training client {client} in round {state.round + 1}"
+
+
+def _testing(state: Any) -> str:
+    return f"testing the model of round {state.round}"
+
+
+@contextlib.contextmanager
+def _reported(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise Failure.of(error).error(doing) from error
+
+
+def default_workers() -> int:
+    """Return the number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _batches(samples: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -27,7 +27,7 @@ import torch
 from fedrank.data import Federation
 from fedrank.data.federation import with_inputs
 from fedrank.engine.task import Worker
-from fedrank.errors import FedrankError, TrainingError
+from fedrank.errors import FedrankError, ModelError, TrainingError
 from fedrank.methods import Method
 
 
@@ -52,38 +52,56 @@ class Failure:
         return error
 
 
-class SharedInputs:
-    """The federation's inputs in a nameless file that all worker processes map into their memory."""
+class Handout:
+    """What every worker process needs, in a nameless file: the inputs to map, and the rest pickled."""
 
-    def __init__(self, federation: Federation) -> None:
+    def __init__(self, method: Method[Any], federation: Federation, device: str) -> None:
         inputs = np.ascontiguousarray(federation.dataset.inputs)
-        self.shape, self.dtype = inputs.shape, inputs.dtype.str
+        placeholder = np.empty((len(inputs), 0), np.uint8)
+        outline = (method, with_inputs(federation, placeholder), inputs.shape, inputs.dtype.str, device)
+        try:
+            pickled = cloudpickle.dumps(outline)
+        except Exception as error:
+            raise ModelError(
+                f"the model cannot be sent to worker processes ({error}); train with one worker instead"
+            ) from error
         self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by the engine)
-        inputs.tofile(self.file)
-        self.file.flush()
+        try:
+            inputs.tofile(self.file)
+            self.file.write(pickled)
+            self.file.flush()
+        except OSError as error:
+            self.file.close()
+            raise TrainingError(
+                f"{tempfile.gettempdir()}: the data cannot be shared with workers ({error.strerror}); "
+                "name a directory with more space in TMPDIR"
+            ) from error
+        self.offset = inputs.nbytes
 
     @staticmethod
-    def attach(descriptor: int, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-        """Map the file of this descriptor."""
+    def receive(descriptor: int, offset: int) -> Worker:
+        """Make the worker that a handout describes."""
         with os.fdopen(descriptor, "rb") as file:
-            return np.memmap(file, dtype=dtype, mode="r", shape=shape)
+            file.seek(offset)
+            method, federation, shape, dtype, device = cloudpickle.load(file)
+            inputs = np.memmap(file, dtype=dtype, mode="r", shape=shape)
+        return Worker(method, with_inputs(federation, inputs), device)
 
 
 class WorkerProcess:
     """The parent's handle: send it one call at a time and receive the result."""
 
-    def __init__(
-        self, method: Method[Any], federation: Federation, shared: SharedInputs, device: str
-    ) -> None:
+    def __init__(self, handout: Handout) -> None:
         ours, theirs = socket.socketpair()
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path),
             "OMP_NUM_THREADS": "1",
         }
-        descriptors = (theirs.fileno(), shared.file.fileno())
+        descriptors = (theirs.fileno(), handout.file.fileno())
         program = "from fedrank.engine.process import main; main()"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program, *map(str, descriptors)],
+            # -P: look for modules where the parent does, not in the current directory
+            [sys.executable, "-P", "-c", program, *map(str, (*descriptors, handout.offset))],
             env=environment,
             stdin=subprocess.DEVNULL,
             pass_fds=descriptors,
@@ -91,11 +109,7 @@ class WorkerProcess:
         )
         theirs.close()
         self.connection = Connection(ours.detach())
-        placeholder = np.empty((shared.shape[0], 0), np.uint8)
-        without_inputs = with_inputs(federation, placeholder, federation.dataset.labels)
-        outline = cloudpickle.dumps((method, without_inputs, shared.shape, shared.dtype, device))
-        self.doing = "starting a worker process"
-        self.connection.send_bytes(outline)
+        self.doing = ""
 
     def call(self, doing: str, name: str, *arguments: Any) -> None:
         """Ask for a method of the worker; `doing` says what for, should it fail."""
@@ -130,32 +144,25 @@ class WorkerProcess:
         self.process.wait()
 
 
-def serve(connection: Connection, inputs_descriptor: int) -> None:
+def serve(connection: Connection, handout: int, offset: int) -> None:
     """Answer the parent's calls until it hangs up."""
     torch.set_num_threads(1)
-    outline = connection.recv_bytes()
     worker: Worker | None = None
     while True:
         try:
             name, arguments = connection.recv()
-            if worker is None:
-                worker = _unpack(outline, inputs_descriptor)
-            value = getattr(worker, name)(*arguments)
         except EOFError:
             return
+        try:
+            worker = worker or Handout.receive(handout, offset)
+            value = getattr(worker, name)(*arguments)
         except Exception as error:
             value = Failure.of(error)
         connection.send(value)
 
 
-def _unpack(outline: bytes, inputs_descriptor: int) -> Worker:
-    method, federation, shape, dtype, device = cloudpickle.loads(outline)
-    inputs = SharedInputs.attach(inputs_descriptor, shape, dtype)
-    return Worker(method, with_inputs(federation, inputs, federation.dataset.labels), device)
-
-
 def main() -> None:
-    """Run a worker process: the descriptors of its socket and of the shared inputs are its arguments."""
-    connection, inputs = map(int, sys.argv[1:])
+    """Run a worker process; its arguments are the descriptors of its socket and handout, and an offset."""
+    connection, handout, offset = map(int, sys.argv[1:])
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent is gone
-        serve(Connection(connection), inputs)
+        serve(Connection(connection), handout, offset)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from fedrank.data import Federation
+from fedrank.errors import BallotError
 from fedrank.methods import Collector, Method
 from fedrank.randomness import Purpose, keyed_generator
 
@@ -28,6 +29,14 @@ class Predictions:
     losses: NDArray[np.float32]
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """A client's mean training loss, and why its message was refused, if it was."""
+
+    loss: float
+    refusal: str | None = None
+
+
 class Worker:
     """Trains clients and tests models on one device, gathering what the clients send."""
 
@@ -41,13 +50,16 @@ class Worker:
         self.state = state
         self.collector: Collector = self.method.collector()
 
-    def train(self, client: int) -> float:
-        """Train one client, gather its message and return its loss."""
+    def train(self, client: int) -> Outcome:
+        """Train one client and gather its message. An illegal message does not count."""
         rng = keyed_generator(self.method.seed, Purpose.LOCAL_TRAINING, self.state.round, client)
         samples = self.federation.train_samples(client)
         update = self.method.client_update(self.state, samples, rng, self.device)
-        self.collector.add(update.message)
-        return update.loss
+        try:
+            self.collector.add(update.message)
+        except BallotError as refusal:
+            return Outcome(update.loss, str(refusal))
+        return Outcome(update.loss)
 
     def collected(self) -> Collector:
         """Return what was gathered since the round began."""

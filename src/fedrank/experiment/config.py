@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import re
 import tomllib
@@ -87,6 +88,11 @@ class Experiment(Section):
                 f"clients_per_round is {self.clients_per_round}, but data.clients is {self.data.clients}"
             )
         return self
+
+    def fingerprint(self) -> str:
+        """Return a digest of the settings that decide the result of a round."""
+        deciding = self.model_dump_json(exclude={"name", "rounds", "evaluate_every"})
+        return hashlib.sha256(deciding.encode()).hexdigest()
 
     def to_toml(self) -> str:
         """Return the whole configuration as TOML."""

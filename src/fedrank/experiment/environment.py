@@ -32,10 +32,10 @@ def describe(data_dir: Path, workers: int, device: str) -> dict[str, Any]:
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Say which versions changed: floats may be rounded differently by others."""
+    """Say what changed that floats may be rounded differently by."""
     return [
         f"{package} {then.get(package)} then, {now[package]} now"
-        for package in ("fedrank", *VERSIONED)
+        for package in ("fedrank", *VERSIONED, "device")
         if then.get(package) != now[package]
     ]
 

@@ -24,6 +24,8 @@ class Round:
     number: int
     clients: tuple[int, ...]
     train_loss: float
+    refused: dict[int, str]
+    """Clients whose message was not legal and did not count, with the reason."""
     evaluation: Evaluation | None
     wall_seconds: float
 
@@ -45,6 +47,10 @@ class Schedule:
         if self.rounds < 1 or self.evaluate_every < 1:
             raise ConfigError(
                 f"rounds is {self.rounds} and evaluate_every {self.evaluate_every}: both must be at least 1"
+            )
+        if not any(client.test.size for client in federation.clients):
+            raise ConfigError(
+                "no client has samples to be tested on: take fewer clients, so that each has three or more"
             )
         voters = federation.voters.size
         if not 1 <= self.per_round <= voters:
@@ -73,7 +79,8 @@ def play(
             Round(
                 number=state.round,
                 clients=selected,
-                train_loss=float(np.mean(list(collected.losses.values()))),
+                train_loss=float(np.mean(collected.losses)),
+                refused=collected.refused,
                 evaluation=measured,
                 wall_seconds=time.perf_counter() - begin,
             ),

@@ -14,7 +14,6 @@ import fcntl
 import io
 import json
 import os
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,15 +53,16 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, experiment: Experiment, environment: dict[str, Any]) -> RunDirectory:
-        """Make a new run directory; it takes its name when it is complete."""
+        """Make a new run directory; one that did not exist takes its name when it is complete."""
         cls.check_free(path)
-        unfinished = path.with_name(f".{path.name}.tmp")
+        unfinished = path if path.exists() else path.with_name(f".{path.name}.tmp")
         run = cls(unfinished, experiment, {"format": FORMAT, **environment})
         try:
             unfinished.mkdir(parents=True, exist_ok=True)
             run._write(CONFIG, experiment.to_toml().encode())
             run._write(ENVIRONMENT, _json(run.environment))
-            unfinished.rename(path)
+            if unfinished != path:
+                unfinished.rename(path)
         except OSError as error:
             raise RunError(f"{path}: cannot be made ({error.strerror})") from error
         return replace(run, path=path)
@@ -75,6 +75,8 @@ class RunDirectory:
         try:
             environment = json.loads((path / ENVIRONMENT).read_text("utf-8"))
             written_as = environment["format"]
+            if written_as == FORMAT and not {"data_dir", "device"} <= environment.keys():
+                raise KeyError("data_dir or device")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{path / ENVIRONMENT}: damaged ({error!r})") from error
         if written_as != FORMAT:
@@ -83,6 +85,16 @@ class RunDirectory:
                 f"{environment.get('fedrank', 'of an unknown version')}; this version reads format {FORMAT}"
             )
         return cls(path, load_file(path / CONFIG), environment)
+
+    @property
+    def data_dir(self) -> Path:
+        """Where the data lay when the run began."""
+        return Path(self.environment["data_dir"])
+
+    @property
+    def device(self) -> str:
+        """Where the run's workers computed."""
+        return str(self.environment["device"])
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -97,7 +109,7 @@ class RunDirectory:
     def write_checkpoint(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Replace the checkpoint; the old one stays until the new one is safely on disk."""
         buffer = io.BytesIO()
-        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+        np.savez(buffer, experiment=np.array(self.experiment.fingerprint()), **arrays)  # type: ignore[arg-type]
         self._write(CHECKPOINT, buffer.getbuffer())
 
     def read_checkpoint(self) -> dict[str, NDArray[Any]] | None:
@@ -107,12 +119,19 @@ class RunDirectory:
             return None
         try:
             with np.load(path, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+                arrays = {name: archive[name] for name in archive.files}
+            made_for = str(arrays.pop("experiment"))
+        except Exception as error:  # a damaged archive makes its reader raise almost anything
             raise RunError(
                 f"{path}: the checkpoint is damaged ({error}). "
                 "Delete it to begin again at round 1, or restore it from a copy."
             ) from error
+        if made_for != self.experiment.fingerprint():
+            raise RunError(
+                f"{path}: the checkpoint was made with other settings than {CONFIG} has now. "
+                "Only name, rounds and evaluate_every may change between a run and its continuation."
+            )
+        return arrays
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Add a round's line."""
@@ -120,16 +139,20 @@ class RunDirectory:
         def append(path: Path) -> None:
             with path.open("ab") as file:
                 file.write(json.dumps(record).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
 
         self._guarded(METRICS, append)
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of all rounds; a line that was cut off is left out."""
+        """Return the lines of all rounds; a damaged one, cut off by a crash, is left out."""
         path = self.path / METRICS
         records = []
-        for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+        for line in path.read_bytes().splitlines() if path.exists() else ():
             with contextlib.suppress(ValueError):
-                records.append(json.loads(line))
+                record = json.loads(line)
+                if isinstance(record, dict) and {"round", "evaluation", "wall_seconds"} <= record.keys():
+                    records.append(record)
         return records
 
     def forget_after(self, round_number: int) -> None:
@@ -144,7 +167,15 @@ class RunDirectory:
     def read_summary(self) -> dict[str, Any] | None:
         """Return the result, or None if the run has not ended."""
         path = self.path / SUMMARY
-        return json.loads(path.read_text("utf-8")) if path.exists() else None
+        if not path.exists():
+            return None
+        try:
+            summary = json.loads(path.read_bytes())
+            return {"rounds": int(summary["rounds"]), **summary}
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunError(
+                f"{path}: damaged ({error!r}). Delete it; 'fedrank resume' writes it again."
+            ) from error
 
     def _write(self, name: str, content: bytes | memoryview) -> None:
         self._guarded(name, lambda path: replace_file(path, content))

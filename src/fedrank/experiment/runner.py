@@ -15,7 +15,7 @@ from fedrank.experiment.interrupt import Interrupt
 from fedrank.experiment.metrics import Evaluation
 from fedrank.experiment.rounds import Round, Schedule, measure, play
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.methods import FRL, FRLState, Traffic
+from fedrank.methods import Method, Traffic
 
 
 class Observer(Protocol):
@@ -32,7 +32,7 @@ class Observer(Protocol):
 class Prepared:
     """What a configuration stands for."""
 
-    method: FRL
+    method: Method[Any]
     federation: Federation
     schedule: Schedule
 
@@ -102,7 +102,7 @@ def evaluate(directory: RunDirectory, prepared: Prepared, *, workers: int, devic
     return Result(state.round, measured, method.traffic(), time.perf_counter() - begin)
 
 
-def last_state(directory: RunDirectory, method: FRL) -> FRLState:
+def last_state(directory: RunDirectory, method: Method[Any]) -> Any:
     """Return the state of the last checkpoint, or the initial one."""
     arrays = directory.read_checkpoint()
     return method.init() if arrays is None else method.unpack(arrays)
@@ -112,6 +112,7 @@ def _record(played: Round, traffic: Traffic) -> dict[str, Any]:
     return {
         "round": played.number,
         "train_loss": played.train_loss,
+        "refused": played.refused,
         "evaluation": asdict(played.evaluation) if played.evaluation else None,
         "upload_bytes": traffic.upload_bytes * len(played.clients),
         "download_bytes": traffic.download_bytes * len(played.clients),

@@ -77,7 +77,7 @@ class FRL:
 
     def collector(self) -> Tally:
         """Return an empty tally."""
-        return Tally(self.network.layout)
+        return Tally(self.network.layout, self.top)
 
     def aggregate(self, state: FRLState, collected: Tally) -> FRLState:
         """Let the ballots decide on the next ranking (line 15)."""

@@ -6,8 +6,9 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from fedrank.errors import ModelError
 from fedrank.nn.supernetwork import Scores, Supernetwork
@@ -41,8 +42,9 @@ def supernetwork(
     """Turn a model built of Linear and Conv layers into a supernetwork.
 
     The model itself is not changed. What a ranking cannot express (biases, learned normalisation,
-    embeddings, attention) is refused with the reason. `fix=True` removes biases and makes
-    normalisation layers stateless instead of refusing them.
+    embeddings, attention) is refused with the reason. `fix=True` mends what can be mended: it
+    removes biases, switches the learned parts of normalisation off, and puts GroupNorm in the
+    place of BatchNorm.
 
     Parameters
     ----------
@@ -63,9 +65,11 @@ def supernetwork(
     if obstacles:
         lines = "\n".join(f"  {obstacle}" for obstacle in obstacles)
         mendable = any(obstacle.mend for obstacle in obstacles)
-        hint = "\nfix=True removes biases and makes normalisation stateless." if mendable else ""
+        hint = "\nfix=True mends biases and normalisation layers." if mendable else ""
         raise ModelError(f"this model cannot be ranked edge by edge:\n{lines}{hint}")
     layout = Layout.of((name, tuple(weight.shape)) for name, weight in skeleton.named_parameters())
+    for weight in skeleton.parameters():
+        weight.data = torch.zeros(1).expand(weight.shape)  # keeps the shape, not the values
     return Supernetwork(skeleton, layout, seed, keep, weights, _scores(scores))
 
 
@@ -84,16 +88,15 @@ def find_obstacles(model: nn.Module) -> list[Obstacle]:
     for name, module in model.named_modules():
         if any(name == parent or name.startswith(f"{parent}.") for parent in explained):
             continue
-        obstacle = _obstacle(name or "the model", module)
+        obstacle = _obstacle(model, name, module)
         if obstacle is not None:
             obstacles.append(obstacle)
             explained.add(name)
     return obstacles
 
 
-def _obstacle(name: str, module: nn.Module) -> Obstacle | None:
-    kind = type(module).__name__
-    where = f"{name} ({kind})"
+def _obstacle(model: nn.Module, name: str, module: nn.Module) -> Obstacle | None:
+    where = f"{name or 'the model'} ({type(module).__name__})"
     own = dict(module.named_parameters(recurse=False))
     if isinstance(module, nn.MultiheadAttention):
         remedy = "write the projections as Linear layers without bias and use scaled_dot_product_attention"
@@ -104,6 +107,14 @@ def _obstacle(name: str, module: nn.Module) -> Obstacle | None:
             "its scale and shift are trained weights, not edges",
             f"switch them off ({_affine_flag(module)}=False)",
             lambda: _remove_parameters(module),
+        )
+    if isinstance(module, _BatchNorm) and (own or module.track_running_stats):
+        groups = f"GroupNorm(1, {module.num_features}, affine=False)"
+        return Obstacle(
+            where,
+            "its scale, shift and running statistics are learned outside the ranking",
+            f"use {groups}, which looks at one sample at a time",
+            lambda: model.set_submodule(name, nn.GroupNorm(1, module.num_features, module.eps, affine=False)),
         )
     if isinstance(module, _NormBase) and (own or module.track_running_stats):
         return Obstacle(

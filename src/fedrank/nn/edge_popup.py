@@ -51,6 +51,7 @@ def edge_popup(
     local: LocalTraining,
 ) -> Trained:
     """Train `initial` scores on `samples` (Ramanujan et al., 2020; the paper's Algorithm 1)."""
+    network.reset()
     device = network.weights.device
     scores = torch.tensor(initial, device=device)
     scores.grad = torch.zeros_like(scores)

@@ -41,8 +41,8 @@ class Scores(enum.StrEnum):
 class Supernetwork:
     """A model whose weights follow from a seed and whose edges are to be ranked.
 
-    Made by `fedrank.supernetwork`. `skeleton` is the user's module; the values of its weights are
-    never used. Copies of a supernetwork travel as skeleton and seed and rebuild the rest.
+    Made by `fedrank.supernetwork`. `skeleton` is the user's module without the values of its
+    weights. Copies of a supernetwork travel as skeleton and seed and rebuild the rest.
     """
 
     skeleton: nn.Module
@@ -136,11 +136,18 @@ class MaskedNetwork:
         self.module = copy.deepcopy(network.skeleton).to(device).train()
         self.weights = torch.from_numpy(network.weights).to(device)
         self.masked = torch.empty_like(self.weights)
+        self.initial_buffers = {name: value.clone() for name, value in self.module.named_buffers()}
         named = dict(self.module.named_parameters())
         self.parameters = [named[layer.name] for layer in self.layout]
         for layer, parameter in zip(self.layout, self.parameters, strict=True):
             parameter.data = self.masked[layer.edges].view(layer.shape)
             parameter.requires_grad_(True)
+
+    def reset(self) -> None:
+        """Forget what a model's own buffers may have kept of an earlier client."""
+        for name, value in self.initial_buffers.items():
+            owner, _, leaf = name.rpartition(".")
+            setattr(self.module.get_submodule(owner), leaf, value.clone())
 
     def forward(self, scores: Tensor, inputs: Tensor) -> Tensor:
         """Run the subnetwork of the top k% scores (EP forward of Algorithm 1)."""

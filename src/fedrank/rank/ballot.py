@@ -12,16 +12,15 @@ from fedrank.rank.layout import Layout, top_count
 from fedrank.rank.ranking import Ranking
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ballot:
     """The top edges of a client's ranking, layer by layer, from less to most important.
 
-    With `top = 1` that is the whole ranking. Sparse-FRL sends only the top x% and the server
+    In FRL that is the whole ranking. In Sparse-FRL a client sends only the top x% and the server
     counts every other edge as reputation 0.
     """
 
     edges: NDArray[np.int32]
-    top: float = 1.0
 
     @classmethod
     def of(cls, ranking: Ranking, layout: Layout, top: float = 1.0) -> Ballot:
@@ -37,19 +36,23 @@ class Ballot:
         for layer in layout:
             sent = top_count(layer.size, top)
             parts.append(ranking[layer.edges][layer.size - sent :])
-        return cls(np.concatenate(parts), top)
+        return cls(np.concatenate(parts))
 
-    def validate(self, layout: Layout) -> None:
-        """Raise BallotError unless every layer names the right number of edges, each of them once."""
-        expected = sum(top_count(layer.size, self.top) for layer in layout)
+    def validate(self, layout: Layout, top: float = 1.0) -> None:
+        """Raise BallotError unless each layer names exactly its top share of edges, each of them once."""
+        expected = sum(top_count(layer.size, top) for layer in layout)
+        if not isinstance(self.edges, np.ndarray):
+            raise BallotError(
+                f"a ballot holds an array of edge numbers, this one {type(self.edges).__name__}"
+            )
         if self.edges.dtype != np.int32 or self.edges.shape != (expected,):
             raise BallotError(
-                f"a ballot of the top {self.top:.0%} needs {expected} int32 edge numbers, "
+                f"a ballot of the top {top:.0%} needs {expected} int32 edge numbers, "
                 f"this one has {self.edges.dtype} numbers of shape {self.edges.shape}"
             )
         begin = 0
         for layer in layout:
-            sent = top_count(layer.size, self.top)
+            sent = top_count(layer.size, top)
             edges = self.edges[begin : begin + sent]
             begin += sent
             if edges.min() < 0 or edges.max() >= layer.size:

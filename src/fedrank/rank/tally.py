@@ -15,29 +15,31 @@ class Tally:
     """The server's integer sum of reputations (Vote of Algorithm 2).
 
     Adding a ballot is one pass and keeps nothing of it, so memory does not grow with the number
-    of clients. Integers add up to the same bits in any order and any grouping.
+    of clients. Integers add up to the same bits in any order and any grouping. Every ballot must
+    name the same share `top` of each layer's edges; below 1 this is Sparse-FRL.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, top: float = 1.0) -> None:
         self.layout = layout
+        self.top = top
         self.total: NDArray[np.int64] = np.zeros(layout.size, np.int64)
         self.ballots = 0
 
     def add(self, ballot: Ballot) -> None:
         """Count a ballot. An illegal one raises BallotError and leaves the tally untouched."""
-        ballot.validate(self.layout)
+        ballot.validate(self.layout, self.top)
         begin = 0
         for layer in self.layout:
-            sent = top_count(layer.size, ballot.top)
+            sent = top_count(layer.size, self.top)
             positions = np.arange(layer.size - sent, layer.size)
             self.total[layer.edges][ballot.edges[begin : begin + sent]] += positions
             begin += sent
         self.ballots += 1
 
     def merge(self, other: Tally) -> None:
-        """Add the ballots that another tally of the same layout has counted."""
-        if other.layout != self.layout:
-            raise BallotError("two tallies of different layouts cannot be merged")
+        """Add the ballots that another tally of the same vote has counted."""
+        if (other.layout, other.top) != (self.layout, self.top):
+            raise BallotError("two tallies of different layouts or kinds of ballots cannot be merged")
         self.total += other.total
         self.ballots += other.ballots
 

@@ -26,7 +26,7 @@ def accuracy_points(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
                 clients = measured["clients"]
                 points.append(
                     {
-                        "run": run.path.resolve().name,
+                        "run": str(run.path),
                         "round": record["round"],
                         "test": measured["test_accuracy"],
                         "mean": clients["mean"],
