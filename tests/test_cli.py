@@ -222,7 +222,7 @@ def test_a_real_write_error_stops_the_run_and_keeps_the_checkpoint(finished: Pat
         (["run", "--preset", "digits", "--set", "data.clients=5000"], "only 1797 samples"),
         (
             ["run", "--preset", "digits", "--set", "network.name=conv8"],
-            "does not fit images of shape (1, 8, 8)",
+            "network.name = 'conv8': does not fit samples of shape (1, 8, 8)",
         ),
         (
             ["run", "--preset", "digits", "--set", "data.partition=iid", "--set", "data.clients=900"],
@@ -240,6 +240,7 @@ def test_a_real_write_error_stops_the_run_and_keeps_the_checkpoint(finished: Pat
         (["data", "show", "digits", "--clients", "0"], "data.clients = 0"),
         (["data", "show", "digits", "--partition", "alphabet"], "data.partition"),
         (["plot", "."], "this is not a run directory"),
+        (["run", "--preset", "digits", "--device", "meta"], "--device meta cannot be used here"),
     ],
 )
 def test_mistakes_end_in_a_sentence_and_exit_code_2(

@@ -9,9 +9,10 @@ from torch import nn
 
 from fedrank.data import Federation
 from fedrank.engine import default_workers, local_engine
+from fedrank.errors import ModelError
 from fedrank.experiment.interrupt import Interrupt
 from fedrank.experiment.metrics import Evaluation
-from fedrank.experiment.rounds import Round, Schedule, measure, play
+from fedrank.experiment.rounds import Round, Schedule, check_fit, measure, play
 from fedrank.methods import Method
 from fedrank.report.terminal import RunProgress, stderr_console
 
@@ -62,6 +63,10 @@ def train(
     console.quiet = not progress
     history: list[Round] = []
     state = method.init()
+    try:
+        check_fit(method.model(state), clients)
+    except ModelError as error:
+        raise ModelError(f"the model {error}") from error
     workers = default_workers() if workers is None else workers
     with (
         RunProgress(console) as bar,

@@ -71,6 +71,7 @@ def test_each_writer_is_a_client() -> None:
         (Shards(2), 501, "at most 500 clients"),
         (IID(), None, "number of clients is missing"),
         (ByWriter(np.repeat(["x", "y"], 500)), 3, "there are 2 writers"),
+        (ByWriter(np.repeat(["x", "y"], 500)), 0, "there are 2 writers"),
         (ByWriter(["x"]), None, "1 writers' names for 1000 samples"),
     ],
 )
@@ -80,7 +81,8 @@ def test_impossible_deals_are_refused(partition: Partition, clients: int | None,
 
 
 def test_impossible_partitions_are_refused() -> None:
-    with pytest.raises(DataError, match="beta is 0"):
-        Dirichlet(0)
+    for beta in (0, -1, float("inf"), float("nan")):
+        with pytest.raises(DataError, match="beta is"):
+            Dirichlet(beta)
     with pytest.raises(DataError, match="per_client is 0"):
         Shards(0)

@@ -13,7 +13,7 @@ import torch
 from nbclient import NotebookClient
 from torch import Tensor, nn
 
-from fedrank.data import Federation
+from fedrank.data import IID, Federation, split
 from fedrank.engine import local_engine
 from fedrank.errors import ConfigError, ModelError, TrainingError
 from fedrank.experiment.metrics import test_samples as samples_to_test
@@ -110,6 +110,14 @@ def test_a_worker_killed_from_outside_is_reported(digits: Federation) -> None:
         threading.Timer(4.0, os.kill, (victim, signal.SIGKILL)).start()
         with pytest.raises(TrainingError, match="SIGKILL"):
             engine.collect(frl.init(), [int(c) for c in digits.voters[:4]])
+
+
+def test_workers_that_start_together_all_get_a_large_handout() -> None:
+    images = np.zeros((60_000, 1, 8, 8), np.uint8)
+    many = split(images, np.arange(60_000) % 10, by=IID(), clients=10_000, seed=1)
+    frl = small_frl(local=LocalTraining(epochs=1))
+    with local_engine(frl, many, workers=4) as engine:
+        assert engine.collect(frl.init(), list(range(8))).messages.ballots == 8
 
 
 def test_closing_ends_all_workers(digits: Federation) -> None:

@@ -86,6 +86,21 @@ def test_a_checkpoint_made_with_other_settings_is_refused(run: RunDirectory) -> 
         RunDirectory.open(run.path).read_checkpoint()
 
 
+def test_a_checkpoint_that_vanished_is_missed(run: RunDirectory) -> None:
+    for number in (1, 2):
+        run.append_metrics({"round": number, "evaluation": None, "wall_seconds": 1.0})
+    with pytest.raises(RunError, match=r"checkpoint\.npz: is missing, though metrics\.jsonl tells"):
+        run.read_checkpoint()
+
+
+def test_what_cannot_be_read_is_named(run: RunDirectory) -> None:
+    for name in ("metrics.jsonl", "summary.json"):
+        (run.path / name).mkdir()
+    for read in (run.read_metrics, run.read_summary):
+        with pytest.raises(RunError, match="cannot be read"):
+            read()
+
+
 @pytest.mark.parametrize("content", ["", "nope", "[]", "{}"])
 def test_a_damaged_summary_is_refused(run: RunDirectory, content: str) -> None:
     (run.path / "summary.json").write_text(content)

@@ -50,8 +50,11 @@ class Embedded(nn.Module):
     [
         (nn.Linear(2, 2), r"the model \(Linear\): biases are not ranked.*bias=False"),
         (nn.Sequential(nn.Conv2d(1, 1, 1)), r"0 \(Conv2d\): biases"),
-        (nn.Sequential(nn.BatchNorm2d(3)), r"running statistics.*use GroupNorm\(1, 3, affine=False\)"),
-        (nn.Sequential(nn.BatchNorm1d(3, affine=False)), "running statistics"),
+        (nn.Sequential(nn.BatchNorm2d(3)), r"learned outside.*use GroupNorm\(1, 3, affine=False\)"),
+        (
+            nn.Sequential(nn.BatchNorm1d(3, affine=False, track_running_stats=False)),
+            "mix the samples of a batch",
+        ),
         (nn.Sequential(nn.InstanceNorm2d(3, affine=True)), "track_running_stats=False"),
         (nn.Sequential(nn.LayerNorm(3)), "elementwise_affine=False"),
         (nn.Sequential(nn.GroupNorm(1, 3)), r"switch them off \(affine=False\)"),

@@ -15,7 +15,7 @@ from fedrank.errors import DataError
 from fedrank.randomness import Purpose, keyed_generator
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Labelled samples as they are stored. Images are uint8, channels first."""
 
@@ -25,8 +25,7 @@ class Dataset:
     preprocess: Preprocess
 
     def __post_init__(self) -> None:
-        if len(self.inputs) != len(self.labels):
-            raise DataError(f"there are {len(self.inputs)} inputs but {len(self.labels)} labels")
+        _check_lengths(self.inputs, self.labels)
         if len(self.labels) == 0:
             raise DataError("there is no sample at all")
         lowest, highest = int(self.labels.min()), int(self.labels.max())
@@ -41,7 +40,7 @@ class Dataset:
         return Samples(self.inputs[indices], self.labels[indices], self.preprocess)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Samples:
     """Some samples of a dataset, ready to be walked through."""
 
@@ -63,7 +62,7 @@ class Samples:
             yield self.preprocess(augmented), self.labels[chosen]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Client:
     """One client's share: the numbers of its training and of its test samples."""
 
@@ -71,7 +70,7 @@ class Client:
     test: Indices
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Federation:
     """The data of all clients, and the test samples that belong to nobody.
 
@@ -101,6 +100,7 @@ def split(
     clients: int | None = None,
     seed: int,
     test: tuple[Any, Any] | None = None,
+    test_share: float = 0.2,
     preprocess: Preprocess | None = None,
 ) -> Federation:
     """Deal arrays of inputs and labels to clients.
@@ -113,21 +113,26 @@ def split(
     clients : how many; `ByWriter` takes every writer where this is left out.
     seed : the same seed deals the same hands.
     test : inputs and labels of a global test set; all clients' test samples otherwise.
+    test_share : what each client keeps back of its samples to be tested on.
     preprocess : how stored inputs become a network's inputs.
     """
     inputs, labels = np.asarray(inputs), _as_labels(labels)
     dealt_count = len(labels)
+    _check_lengths(inputs, labels)
     if test is not None:
         test_inputs, test_labels = np.asarray(test[0]), _as_labels(test[1])
-        if test_inputs.shape[1:] != inputs.shape[1:]:
+        _check_lengths(test_inputs, test_labels)
+        kinds = [(part.shape[1:], part.dtype) for part in (inputs, test_inputs)]
+        if kinds[0] != kinds[1]:
             raise DataError(
-                f"a test sample has shape {test_inputs.shape[1:]}, a training sample {inputs.shape[1:]}"
+                f"a training sample has shape {kinds[0][0]} of {kinds[0][1]}, "
+                f"a test sample {kinds[1][0]} of {kinds[1][1]}: both must be of one kind"
             )
         inputs = np.concatenate([inputs, test_inputs])
         labels = np.concatenate([labels, test_labels])
     classes = int(labels.max()) + 1 if labels.size else 1
     dataset = Dataset(inputs, labels, classes, preprocess or Preprocess.default_for(inputs))
-    return deal(dataset, dealt_count, by=by, clients=clients, seed=seed)
+    return deal(dataset, dealt_count, by=by, clients=clients, seed=seed, test_share=test_share)
 
 
 def deal(
@@ -159,6 +164,11 @@ def deal(
 def with_inputs(federation: Federation, inputs: Inputs) -> Federation:
     """Return the same federation over another copy of its inputs (memory shared between workers)."""
     return replace(federation, dataset=replace(federation.dataset, inputs=inputs))
+
+
+def _check_lengths(inputs: Inputs, labels: Labels) -> None:
+    if inputs.ndim == 0 or len(inputs) != len(labels):
+        raise DataError(f"there are {len(inputs) if inputs.ndim else 'no'} inputs but {len(labels)} labels")
 
 
 def _as_labels(labels: Any) -> Labels:

@@ -33,8 +33,8 @@ class Dirichlet:
     beta: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.beta > 0:
-            raise DataError(f"beta is {self.beta}: the Dirichlet distribution needs a positive one")
+        if not 0 < self.beta < 1e6:
+            raise DataError(f"beta is {self.beta}: it must lie between 0 and a million; IID() is the limit")
 
     def deal(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
         """Return the samples of each client."""
@@ -96,10 +96,10 @@ class ByWriter:
         dealt = _by_owner(owners.astype(np.int64), names.size)
         if clients is None or clients == names.size:
             return dealt
-        if clients > names.size:
+        if not 1 <= clients <= names.size:
             raise DataError(
                 f"{clients} clients are asked for, but there are {names.size} writers: "
-                f"ask for at most {names.size}, or name no number to take them all"
+                f"ask for 1 to {names.size}, or name no number to take them all"
             )
         drawn = np.sort(rng.choice(names.size, clients, replace=False))
         return [dealt[writer] for writer in drawn]

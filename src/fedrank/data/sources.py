@@ -191,6 +191,8 @@ def _read_parquet(path: Path, source: Source) -> _Part:
                 f"{source.name} is expected as in the Hugging Face data set {source.repository}."
             )
         table = pq.read_table(path, columns=wanted)
+    except PermissionError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (pa.ArrowException, OSError) as error:
         raise DataError(
             f"{path}: this is not a whole Parquet file ({error}). "

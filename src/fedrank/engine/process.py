@@ -8,6 +8,7 @@ Messages between the two are pickled; they never leave the machine.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import signal
 import socket
@@ -81,10 +82,11 @@ class Handout:
     @staticmethod
     def receive(descriptor: int, offset: int) -> Worker:
         """Make the worker that a handout describes."""
-        with os.fdopen(descriptor, "rb") as file:
-            file.seek(offset)
-            method, federation, shape, dtype, device = cloudpickle.load(file)
-            inputs = np.memmap(file, dtype=dtype, mode="r", shape=shape)
+        # Mapped, not read: all workers have the same open file and would move each other's position in it.
+        content = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+        os.close(descriptor)
+        method, federation, shape, dtype, device = cloudpickle.loads(content[offset:])
+        inputs = np.frombuffer(content[:offset], dtype).reshape(shape)
         return Worker(method, with_inputs(federation, inputs), device)
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-from torch import nn
-
 from fedrank.data import IID, ByWriter, Dirichlet, Federation, Loaded, Partition, Shards, deal, load
-from fedrank.errors import ConfigError
+from fedrank.errors import ConfigError, ModelError
 from fedrank.experiment.config import DataSection, Experiment
+from fedrank.experiment.rounds import check_fit
 from fedrank.methods import FRL
 from fedrank.nn import NETWORKS, LocalTraining, supernetwork
 
@@ -44,7 +42,10 @@ def build_method(experiment: Experiment, federation: Federation) -> FRL:
     """Make the method and check that its network fits the data."""
     network, local = experiment.network, experiment.local
     skeleton = NETWORKS[network.name]()
-    _check_fit(skeleton, network.name, federation)
+    try:
+        check_fit(skeleton, federation)
+    except ModelError as error:
+        raise ConfigError(f"network.name = {network.name!r}: {error}") from None
     return FRL(
         supernetwork(
             skeleton,
@@ -63,14 +64,3 @@ def build_method(experiment: Experiment, federation: Federation) -> FRL:
         top=experiment.ballot.top,
         rate_decay=local.rate_decay,
     )
-
-
-def _check_fit(skeleton: nn.Module, name: str, federation: Federation) -> None:
-    shape, classes = federation.dataset.inputs.shape[1:], federation.dataset.classes
-    try:
-        with torch.inference_mode():
-            outputs = skeleton(torch.zeros(1, *shape)).shape[1]
-    except RuntimeError:
-        raise ConfigError(f"network.name = {name!r} does not fit images of shape {shape}") from None
-    if outputs < classes:
-        raise ConfigError(f"network.name = {name!r} knows {outputs} classes, the data has {classes}")

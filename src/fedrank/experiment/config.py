@@ -139,7 +139,7 @@ def parse(text: str, origin: str, settings: Sequence[str] = ()) -> Experiment:
     """Check a configuration's TOML text; `origin` names it in error messages."""
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{origin}: this is not TOML ({error})") from None
     places: dict[str, str] = {}
     for setting in settings:
@@ -155,11 +155,11 @@ def _lay_over(values: dict[str, Any], setting: str) -> str:
     """Put a key=value into nested tables; return the key."""
     key, equals, literal = setting.partition("=")
     key = key.strip()
-    if not equals or not re.fullmatch(r"\w+(\.\w+)*", key):
+    if not equals or not re.fullmatch(r"\w+(\.\w+)*", key) or "\n" in literal:
         raise ConfigError(f"--set {setting}: expected key=value, such as local.epochs=5")
     try:
         value = tomllib.loads(f"value = {literal}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         value = literal.strip()  # a bare word is a string
     *tables, last = key.split(".")
     for table in tables:
@@ -181,6 +181,8 @@ def _explain(problem: Any, origin: str, text: str, places: dict[str, str]) -> st
         table = key.rpartition(".")[0]
         return f"{_place(table, origin, text)}: {key!r} is missing"
     message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "model_type":
+        message = f"expected a table of settings, such as [{key}]"
     if not key:
         return f"{place}: {message}"
     if isinstance(problem["input"], dict):

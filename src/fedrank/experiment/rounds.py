@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
 from fedrank.data import Federation
 from fedrank.engine import Engine
-from fedrank.errors import ConfigError
+from fedrank.errors import ConfigError, ModelError
 from fedrank.experiment.metrics import Evaluation, evaluation, test_samples
 from fedrank.methods import Method
 from fedrank.randomness import Purpose, keyed_generator
@@ -50,7 +53,7 @@ class Schedule:
             )
         if not any(client.test.size for client in federation.clients):
             raise ConfigError(
-                "no client has samples to be tested on: take fewer clients, so that each has three or more"
+                "no client has samples to be tested on: take fewer clients, or a larger test_share"
             )
         voters = federation.voters.size
         if not 1 <= self.per_round <= voters:
@@ -84,6 +87,22 @@ def play(
                 evaluation=measured,
                 wall_seconds=time.perf_counter() - begin,
             ),
+        )
+
+
+def check_fit(model: nn.Module, federation: Federation) -> None:
+    """Refuse a model that does not take the data's samples, or does not know all its classes."""
+    dataset = federation.dataset
+    sample = torch.from_numpy(dataset.preprocess(dataset.inputs[:1]))
+    try:
+        with torch.inference_mode():
+            outputs = copy.deepcopy(model).eval()(sample)
+    except Exception as error:
+        raise ModelError(f"does not fit samples of shape {dataset.inputs.shape[1:]} ({error})") from error
+    if outputs.ndim != 2 or outputs.shape[1] < dataset.classes:
+        raise ModelError(
+            f"gives an output of shape {tuple(outputs.shape)} for one sample, "
+            f"where {dataset.classes} classes are to be told apart"
         )
 
 

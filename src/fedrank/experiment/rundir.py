@@ -116,11 +116,15 @@ class RunDirectory:
         """Return the last checkpoint, or None if no round was finished."""
         path = self.path / CHECKPOINT
         if not path.exists():
+            if len(self.read_metrics()) > 1:
+                raise RunError(f"{path}: is missing, though {METRICS} tells of finished rounds. Restore it.")
             return None
         try:
             with np.load(path, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
             made_for = str(arrays.pop("experiment"))
+        except PermissionError as error:
+            raise RunError(f"{path}: cannot be read ({error.strerror})") from error
         except Exception as error:  # a damaged archive makes its reader raise almost anything
             raise RunError(
                 f"{path}: the checkpoint is damaged ({error}). "
@@ -146,9 +150,8 @@ class RunDirectory:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the lines of all rounds; a damaged one, cut off by a crash, is left out."""
-        path = self.path / METRICS
         records = []
-        for line in path.read_bytes().splitlines() if path.exists() else ():
+        for line in self._read(METRICS).splitlines():
             with contextlib.suppress(ValueError):
                 record = json.loads(line)
                 if isinstance(record, dict) and {"round", "evaluation", "wall_seconds"} <= record.keys():
@@ -166,16 +169,26 @@ class RunDirectory:
 
     def read_summary(self) -> dict[str, Any] | None:
         """Return the result, or None if the run has not ended."""
+        content = self._read(SUMMARY)
         path = self.path / SUMMARY
         if not path.exists():
             return None
         try:
-            summary = json.loads(path.read_bytes())
+            summary = json.loads(content)
             return {"rounds": int(summary["rounds"]), **summary}
         except (ValueError, KeyError, TypeError) as error:
             raise RunError(
                 f"{path}: damaged ({error!r}). Delete it; 'fedrank resume' writes it again."
             ) from error
+
+    def _read(self, name: str) -> bytes:
+        """Return a file's content, nothing if it is not there."""
+        try:
+            return (self.path / name).read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise RunError(f"{self.path / name}: cannot be read ({error.strerror})") from error
 
     def _write(self, name: str, content: bytes | memoryview) -> None:
         self._guarded(name, lambda path: replace_file(path, content))

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from fedrank.data import Federation
 from fedrank.engine import local_engine
+from fedrank.errors import RunError
 from fedrank.experiment.build import build_federation, build_method
 from fedrank.experiment.config import Experiment
 from fedrank.experiment.interrupt import Interrupt
@@ -96,6 +97,8 @@ def evaluate(directory: RunDirectory, prepared: Prepared, *, workers: int, devic
     """Test the model of the last checkpoint again."""
     method, federation = prepared.method, prepared.federation
     state = last_state(directory, method)
+    if state.round == 0:
+        raise RunError(f"{directory.path}: no round is finished yet, there is nothing to test")
     begin = time.perf_counter()
     with local_engine(method, federation, workers=workers, device=device) as engine:
         measured = measure(federation, engine, state)

@@ -108,11 +108,11 @@ def _obstacle(model: nn.Module, name: str, module: nn.Module) -> Obstacle | None
             f"switch them off ({_affine_flag(module)}=False)",
             lambda: _remove_parameters(module),
         )
-    if isinstance(module, _BatchNorm) and (own or module.track_running_stats):
+    if isinstance(module, _BatchNorm):
         groups = f"GroupNorm(1, {module.num_features}, affine=False)"
         return Obstacle(
             where,
-            "its scale, shift and running statistics are learned outside the ranking",
+            "its statistics are learned outside the ranking, or mix the samples of a batch",
             f"use {groups}, which looks at one sample at a time",
             lambda: model.set_submodule(name, nn.GroupNorm(1, module.num_features, module.eps, affine=False)),
         )

@@ -79,7 +79,7 @@ def edge_popup(
     if not np.isfinite(trained).all():
         raise TrainingError(
             "the scores are no longer finite: the learning rate "
-            f"({local.learning_rate:g}) is too high for this model and data"
+            f"({local.learning_rate:g}) is too high for this model and data, or the inputs are not finite"
         )
     return Trained(trained, float(losses) / steps)
 

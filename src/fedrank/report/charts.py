@@ -21,21 +21,20 @@ def accuracy_points(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
     """Return the accuracy of every measured round of every run."""
     points = []
     for run in runs:
-        for record in run.read_metrics():
-            if measured := record["evaluation"]:
-                clients = measured["clients"]
-                points.append(
-                    {
-                        "run": str(run.path),
-                        "round": record["round"],
-                        "test": measured["test_accuracy"],
-                        "mean": clients["mean"],
-                        "low": max(0.0, clients["mean"] - clients["std"]),
-                        "high": min(1.0, clients["mean"] + clients["std"]),
-                    }
-                )
-    if not points:
-        raise RunError("there is no measured round to draw yet")
+        measured_rounds = [record for record in run.read_metrics() if record["evaluation"]]
+        if not measured_rounds:
+            raise RunError(f"{run.path}: there is no measured round to draw yet")
+        for record in measured_rounds:
+            clients = record["evaluation"]["clients"]
+            points.append(
+                {
+                    "run": str(run.path),
+                    "round": record["round"],
+                    "test": record["evaluation"]["test_accuracy"],
+                    "low": max(0.0, clients["mean"] - clients["std"]),
+                    "high": min(1.0, clients["mean"] + clients["std"]),
+                }
+            )
     return points
 
 
@@ -43,7 +42,7 @@ def accuracy_chart(runs: Sequence[RunDirectory]) -> altair.LayerChart:
     """Draw accuracy on all test data as a line, and the clients' mean and deviation as a band."""
     alt = _altair()
     base = alt.Chart(alt.Data(values=accuracy_points(runs))).encode(
-        x=alt.X("round:Q", title="round"),
+        x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1)),
         color=alt.Color(
             "run:N",
             title=None,
@@ -55,7 +54,7 @@ def accuracy_chart(runs: Sequence[RunDirectory]) -> altair.LayerChart:
     band = base.mark_area(opacity=0.2).encode(
         y=alt.Y("low:Q", title="accuracy", scale=accuracy, axis=alt.Axis(format="%")), y2="high:Q"
     )
-    line = base.mark_line().encode(y=alt.Y("test:Q", scale=accuracy))
+    line = base.mark_line(point=alt.OverlayMarkDef(size=12)).encode(y=alt.Y("test:Q", scale=accuracy))
     chart: altair.LayerChart = alt.layer(band, line).properties(
         width=520,
         height=300,
@@ -70,11 +69,11 @@ def accuracy_chart(runs: Sequence[RunDirectory]) -> altair.LayerChart:
 
 def save(chart: altair.LayerChart, path: Path) -> None:
     """Write a chart as the kind of file that its name asks for."""
-    if path.suffix not in SUFFIXES:
+    if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{path}: a chart can be written as {', '.join(SUFFIXES)}")
-    options = {"inline": True} if path.suffix == ".html" else {"scale_factor": 2}
+    options = {"inline": True} if path.suffix.lower() == ".html" else {"scale_factor": 2}
     try:
-        chart.save(path, **options)
+        chart.save(path, format=path.suffix.lower()[1:], **options)  # type: ignore[arg-type]
     except OSError as error:
         raise RunError(f"{path}: cannot be written ({error.strerror})") from error
 

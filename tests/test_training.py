@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+from torch import nn
+
+import fedrank
+from fedrank.data import Federation
+
+MODEL = nn.Sequential(nn.Flatten(), nn.Linear(64, 10, bias=False))
+
+
+def train(digits: Federation, model: nn.Module = MODEL, **options: int) -> fedrank.Run:
+    settings = {"rounds": 2, "per_round": 2, "workers": 1, **options}
+    return fedrank.train(fedrank.FRL(fedrank.supernetwork(model, seed=1)), digits, progress=False, **settings)
+
+
+def test_a_run_knows_its_history_and_its_model(digits: Federation) -> None:
+    run = train(digits, rounds=3, evaluate_every=2)
+    assert [played.number for played in run.history] == [1, 2, 3]
+    assert run.evaluation == run.history[-1].evaluation
+    weight = run.subnetwork()[1].weight  # type: ignore[index]
+    assert np.count_nonzero(weight.numpy()) == 320
+
+
+@pytest.mark.parametrize(
+    ("model", "complaint"),
+    [
+        (nn.Sequential(nn.Flatten(), nn.Linear(65, 10, bias=False)), "does not fit samples of shape"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 9, bias=False)), "where 10 classes are to be told apart"),
+        (nn.Linear(8, 10, bias=False), "gives an output of shape"),
+    ],
+)
+def test_a_model_that_does_not_fit_the_data_is_refused_first(
+    digits: Federation, model: nn.Module, complaint: str
+) -> None:
+    with pytest.raises(fedrank.FedrankError, match=complaint):
+        train(digits, model)
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"rounds": 0}, {"per_round": 0}, {"per_round": 1000}])
+def test_impossible_numbers_are_refused(digits: Federation, options: dict[str, int]) -> None:
+    with pytest.raises(fedrank.FedrankError):
+        train(digits, **options)
