@@ -8,7 +8,7 @@ from fedrank.engine import local_engine
 from fedrank.errors import ConfigError, RunError
 from fedrank.experiment.rounds import Schedule, play
 from fedrank.methods import FRL, FRLState
-from fedrank.nn import LocalTraining, edge_popup, supernetwork
+from fedrank.nn import LocalTraining, MaskedNetwork, edge_popup, supernetwork
 from fedrank.randomness import Purpose, keyed_generator
 
 CPU = torch.device("cpu")
@@ -41,7 +41,9 @@ def test_a_round_is_algorithm_2_line_by_line(digits: Federation) -> None:
         for layer in network.layout:
             scores[layer.edges][shuffled[layer.edges]] = np.sort(theta_s[layer.edges])
         rng = keyed_generator(11, Purpose.LOCAL_TRAINING, 2, client)
-        trained = edge_popup(network.masked(CPU), scores, digits.train_samples(client), rng, local).scores
+        trained = edge_popup(
+            MaskedNetwork(network, CPU), scores, digits.train_samples(client), rng, local
+        ).scores
         for layer in network.layout:
             r_u = np.argsort(trained[layer.edges], kind="stable")
             totals[layer.edges] += np.argsort(r_u, kind="stable")

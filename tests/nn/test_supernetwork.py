@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fedrank.errors import ModelError
-from fedrank.nn import supernetwork
+from fedrank.nn import MaskedNetwork, supernetwork
 
 BIAS_FREE = nn.Sequential(nn.Conv1d(3, 4, 3, bias=False), nn.Flatten(), nn.Linear(24, 5, bias=False))
 
@@ -155,8 +155,9 @@ def test_the_subnetwork_is_what_training_sees() -> None:
         network = supernetwork(BIAS_FREE, seed=9, scores=mode)
         ranking = network.initial_ranking()
         inputs = torch.randn(4, 3, 8)
-        masked = network.masked(torch.device("cpu"))
-        logits = masked.forward(torch.tensor(network.place(ranking)), inputs)
+        masked = MaskedNetwork(network, torch.device("cpu"))
+        masked.begin(network.place(ranking))
+        logits = masked.forward(inputs)
         torch.testing.assert_close(logits, network.subnetwork(ranking)(inputs))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ class Engine(Protocol):
     def collect(self, state: Any, clients: Sequence[int]) -> Collected: ...
 
     def predict(self, state: Any, samples: NDArray[np.int64]) -> Predictions: ...
+
+    def cpu_seconds(self) -> float: ...
 
     def close(self) -> None: ...
 
@@ -109,6 +112,10 @@ class InProcessEngine(_Closing):
             self.worker.load(state)
             return _join(self.worker.predict(batch) for batch in _batches(samples))
 
+    def cpu_seconds(self) -> float:
+        """Return the CPU time used so far."""
+        return self.worker.cpu_seconds()
+
 
 class ProcessEngine(_Closing):
     """Spreads clients over persistent worker processes; each tallies its own and the tallies merge."""
@@ -142,6 +149,10 @@ class ProcessEngine(_Closing):
         tasks = [(_testing(state), batch) for batch in _batches(samples)]
         parts = dict(self._spread("predict", tasks))
         return _join(parts[number] for number in range(len(tasks)))
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time used so far, by this process and by its workers."""
+        return time.process_time() + float(sum(self._all("asking for the time", "cpu_seconds")))
 
     def close(self) -> None:
         """End all worker processes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +65,10 @@ class Worker:
     def collected(self) -> Collector:
         """Return what was gathered since the round began."""
         return self.collector
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that this process has used so far."""
+        return time.process_time()
 
     def load(self, state: Any) -> None:
         """Build the model that is to be tested."""

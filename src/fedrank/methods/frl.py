@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import nn
 from fedrank.data import Samples
 from fedrank.errors import BallotError, ConfigError, RunError
 from fedrank.methods.base import Traffic, Update
-from fedrank.nn import LocalTraining, Supernetwork, edge_popup
+from fedrank.nn import LocalTraining, MaskedNetwork, Supernetwork, edge_popup
 from fedrank.rank import Ballot, Ranking, Tally
 from fedrank.rank.traffic import packed_bits
 
@@ -65,15 +66,23 @@ class FRL:
         """Rank the edges on a client's data (lines 9 to 12)."""
         rate = self.local.learning_rate * self.rate_decay**state.round
         scores = self.network.place(state.ranking)
-        trained = edge_popup(
-            self.network.masked(device),
-            scores,
-            samples,
-            rng,
-            replace(self.local, learning_rate=rate),
-        )
+        local = replace(self.local, learning_rate=rate)
+        trained = edge_popup(self._masked_network(device), scores, samples, rng, local)
         ranking = self.network.rank(trained.scores)
         return Update(Ballot.of(ranking, self.network.layout, self.top), trained.loss)
+
+    def _masked_network(self, device: torch.device) -> MaskedNetwork:
+        """Return the network to train in: one for each device, since its buffers serve all clients."""
+        if device not in self._masked_networks:
+            self._masked_networks[device] = MaskedNetwork(self.network, device)
+        return self._masked_networks[device]
+
+    @cached_property
+    def _masked_networks(self) -> dict[torch.device, MaskedNetwork]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def collector(self) -> Tally:
         """Return an empty tally."""

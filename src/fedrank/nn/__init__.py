@@ -2,8 +2,9 @@
 
 from fedrank.nn.convert import supernetwork
 from fedrank.nn.edge_popup import LocalTraining, Trained, edge_popup
+from fedrank.nn.masked import MaskedNetwork
 from fedrank.nn.networks import NETWORKS, ConvNet, LeNet
-from fedrank.nn.supernetwork import MaskedNetwork, Scores, Supernetwork
+from fedrank.nn.supernetwork import Scores, Supernetwork
 
 __all__ = [
     "NETWORKS",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from fedrank.errors import TrainingError
-from fedrank.nn.supernetwork import MaskedNetwork
+from fedrank.nn.masked import MaskedNetwork
 
 Batch = tuple[NDArray[np.float32], NDArray[np.int64]]
 
@@ -51,31 +51,21 @@ def edge_popup(
     local: LocalTraining,
 ) -> Trained:
     """Train `initial` scores on `samples` (Ramanujan et al., 2020; the paper's Algorithm 1)."""
-    network.reset()
-    device = network.weights.device
-    scores = torch.tensor(initial, device=device)
-    scores.grad = torch.zeros_like(scores)
-    optimiser = torch.optim.SGD(
-        [scores],
-        lr=local.learning_rate,
-        momentum=local.momentum,
-        weight_decay=local.weight_decay,
-        fused=True,
-    )
-    losses = torch.zeros((), device=device)
+    network.begin(initial)
+    losses = torch.zeros((), device=network.device)
     steps = 0
     with torch.random.fork_rng():
         torch.manual_seed(int(rng.integers(2**63)))  # for models with dropout
         for epoch in range(local.epochs):
-            optimiser.param_groups[0]["lr"] = cosine(local.learning_rate, epoch, local.epochs)
+            rate = cosine(local.learning_rate, epoch, local.epochs)
             for inputs, labels in samples.batches(local.batch_size, rng):
-                logits = network.forward(scores, torch.from_numpy(inputs).to(device))
-                loss = cross_entropy(logits, torch.from_numpy(labels).to(device))
-                network.backward(loss, scores)
-                optimiser.step()
+                logits = network.forward(torch.from_numpy(inputs).to(network.device))
+                loss = cross_entropy(logits, torch.from_numpy(labels).to(network.device))
+                network.backward(loss)
+                network.descend(rate, local.momentum, local.weight_decay)
                 losses += loss.detach()
                 steps += 1
-    trained = scores.cpu().numpy()
+    trained = network.scores.to("cpu", copy=True).numpy()
     if not np.isfinite(trained).all():
         raise TrainingError(
             "the scores are no longer finite: the learning rate "

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from fedrank.errors import ModelError
 from fedrank.nn.init import WEIGHT_INITIALISERS, initial_scores, initial_weights
-from fedrank.rank import Layer, Layout, Ranking, place, rank, top_count, top_mask
+from fedrank.rank import Layout, Ranking, place, rank, top_mask
 
 
 class Scores(enum.StrEnum):
@@ -102,16 +102,6 @@ class Supernetwork:
             return top_mask(rank(magnitudes, self.layout), self.layout, self.keep)
         return top_mask(ranking, self.layout, self.keep)
 
-    def masked(self, device: torch.device) -> MaskedNetwork:
-        """Return the network that edge-popup trains in on this device; its buffers are reused."""
-        if device not in self._masked:
-            self._masked[device] = MaskedNetwork(self, device)
-        return self._masked[device]
-
-    @cached_property
-    def _masked(self) -> dict[torch.device, MaskedNetwork]:
-        return {}
-
     def subnetwork(self, ranking: Ranking) -> nn.Module:
         """Return the model people use: an ordinary module with the top edges of `ranking`."""
         module = copy.deepcopy(self.skeleton)
@@ -120,83 +110,3 @@ class Supernetwork:
         for layer in self.layout:
             parameters[layer.name].data = masked[layer.edges].view(layer.shape).clone()
         return module.requires_grad_(False).eval()
-
-
-class MaskedNetwork:
-    """A supernetwork's module whose weights are rewritten for every step of edge-popup.
-
-    The weights of all layers lie in one flat tensor that the module's parameters look into, so a
-    mask is applied in place and the module itself stays an ordinary one.
-    """
-
-    def __init__(self, network: Supernetwork, device: torch.device) -> None:
-        self.layout = network.layout
-        self.keep = network.keep
-        self.by_magnitude = network.scores.mask_by_magnitude
-        self.module = copy.deepcopy(network.skeleton).to(device).train()
-        self.weights = torch.from_numpy(network.weights).to(device)
-        self.masked = torch.empty_like(self.weights)
-        self.initial_buffers = {name: value.clone() for name, value in self.module.named_buffers()}
-        named = dict(self.module.named_parameters())
-        self.parameters = [named[layer.name] for layer in self.layout]
-        for layer, parameter in zip(self.layout, self.parameters, strict=True):
-            parameter.data = self.masked[layer.edges].view(layer.shape)
-            parameter.requires_grad_(True)
-
-    def reset(self) -> None:
-        """Forget what a model's own buffers may have kept of an earlier client."""
-        for name, value in self.initial_buffers.items():
-            owner, _, leaf = name.rpartition(".")
-            setattr(self.module.get_submodule(owner), leaf, value.clone())
-
-    def forward(self, scores: Tensor, inputs: Tensor) -> Tensor:
-        """Run the subnetwork of the top k% scores (EP forward of Algorithm 1)."""
-        importance = scores.abs() if self.by_magnitude else scores
-        for layer in self.layout:
-            mark_top(importance[layer.edges], self.top_count(layer), out=self.masked[layer.edges])
-        self.masked.mul_(self.weights)
-        logits: Tensor = self.module(inputs)
-        return logits
-
-    def backward(self, loss: Tensor, scores: Tensor) -> None:
-        """Set the scores' gradient: the straight-through estimate dL/ds = dL/d(masked weight) * weight."""
-        for parameter in self.parameters:
-            parameter.grad = None
-        loss.backward()  # type: ignore[no-untyped-call]
-        gradient = scores.grad
-        assert gradient is not None
-        for layer, parameter in zip(self.layout, self.parameters, strict=True):
-            if parameter.grad is None:
-                raise ModelError(f"layer {layer.name!r} takes no part in the model's output: remove it")
-            torch.mul(parameter.grad.reshape(-1), self.weights[layer.edges], out=gradient[layer.edges])
-        if self.by_magnitude:
-            gradient.mul_(scores.sign())
-
-    def top_count(self, layer: Layer) -> int:
-        return top_count(layer.size, self.keep)
-
-
-def mark_top(importance: Tensor, count: int, out: Tensor) -> None:
-    """Write 1 for the `count` most important edges and 0 for the others; ties favour high numbers.
-
-    Selects instead of sorting. The stable order puts equal edges in the order of their numbers, so
-    of the edges that tie at the border the first ones fall.
-    """
-    zeros = importance.numel() - count
-    if zeros == 0:
-        out.fill_(1)
-        return
-    border, ties_below = _border(importance, zeros)
-    torch.ge(importance, border, out=out)
-    if ties_below:
-        ties = torch.nonzero(importance == border).flatten()
-        out[ties[:ties_below]] = 0
-
-
-def _border(values: Tensor, n: int) -> tuple[float, int]:
-    """Return the n-th smallest value, counting from 0, and how many before it equal it."""
-    if values.device.type == "cpu":
-        parted = np.partition(values.numpy(), n)
-        return float(parted[n]), int(np.count_nonzero(parted[:n] == parted[n]))
-    border = torch.kthvalue(values, n + 1).values
-    return float(border), n - int((values < border).sum())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -20,6 +21,9 @@ from rich.table import Table
 from fedrank.experiment.rounds import Round
 from fedrank.experiment.runner import Result
 from fedrank.methods import Traffic
+
+if TYPE_CHECKING:
+    from fedrank.bench import Row
 
 
 class RunProgress:
@@ -116,6 +120,18 @@ def summary_table(name: str, result: Result) -> Table:
     table.add_row("download per client, round", mebibytes(traffic.download_bytes))
     table.add_row("time", f"{result.wall_seconds:.0f} s")
     return table
+
+
+def print_measurements(console: Console, rows: Iterable[Row]) -> list[Row]:
+    """Print measurements as they come, a heading for each section; return them all."""
+    printed: list[Row] = []
+    for row in rows:
+        if not printed or printed[-1].section != row.section:
+            console.print(f"\n[bold]{row.section}[/]")
+        multiple = f"{row.of_limit:6.2f} x" if row.of_limit is not None else ""
+        console.print(f"  {row.name:40} {row.value:10.3f} {row.unit:8} {multiple}", highlight=False)
+        printed.append(row)
+    return printed
 
 
 def stderr_console() -> Console:

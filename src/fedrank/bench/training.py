@@ -1,0 +1,135 @@
+"""One step of a client, a whole round, and an evaluation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+from torch.utils.flop_counter import FlopCounterMode
+
+from fedrank.bench.measure import Limits, Row, cpu_seconds
+from fedrank.data import Dirichlet, Federation, deal, load, split
+from fedrank.engine import Engine, local_engine
+from fedrank.engine.task import one_thread
+from fedrank.errors import DataError
+from fedrank.experiment.metrics import test_samples
+from fedrank.experiment.rounds import select
+from fedrank.methods import FRL, Method
+from fedrank.nn import NETWORKS, LocalTraining, MaskedNetwork, Supernetwork, supernetwork
+
+CPU = torch.device("cpu")
+BATCH = 8
+SHAPES = {"lenet": (1, 28, 28), "conv8": (3, 32, 32)}
+
+
+def step_flop(network: Supernetwork, shape: tuple[int, ...], batch: int) -> int:
+    """Count the multiplications and additions of one forward and backward pass."""
+    masked = MaskedNetwork(network, CPU)
+    masked.begin(network.initial_scores)
+    with FlopCounterMode(display=False) as counter:
+        logits = masked.forward(torch.rand(batch, *shape))
+        masked.backward(logits.sum())
+    return int(counter.get_total_flops())
+
+
+def steps(limits: Limits, *, quick: bool) -> Iterator[Row]:
+    """Measure a client's step and its parts."""
+    for name, shape in SHAPES.items():
+        network = supernetwork(NETWORKS[name](), seed=7)
+        section, repeat = f"step of {name}, batch {BATCH}", 5 if quick else 20
+        limit = step_flop(network, shape, BATCH) / limits.flop_per_second
+        yield Row(section, "limit: its matrix multiplications", 1e3 * limit, "ms", 1.0)
+        with one_thread():
+            parts = _step_parts(network, shape, repeat)
+        for part, seconds in parts.items():
+            yield Row(section, part, 1e3 * seconds, "ms", seconds / limit)
+        ranked = cpu_seconds(lambda net=network: net.rank(net.initial_scores), repeat=2)  # type: ignore[misc]
+        yield Row(section, "ranking, once a round", 1e3 * ranked, "ms", ranked / limit)
+
+
+def _step_parts(network: Supernetwork, shape: tuple[int, ...], repeat: int) -> dict[str, float]:
+    """Train on changing batches, so that the gradients stay what they are in practice."""
+    masked = MaskedNetwork(network, CPU)
+    rng = np.random.default_rng(0)
+    batches = torch.from_numpy(rng.normal(size=(repeat, BATCH, *shape)).astype(np.float32))
+    labels = torch.from_numpy(rng.integers(0, 10, (repeat, BATCH)))
+    parts: dict[str, list[float]] = {"mask": [], "forward and backward": [], "descent": []}
+    for _ in range(3):
+        masked.begin(network.initial_scores)
+        for images, targets in zip(batches, labels, strict=True):
+            times = [time.process_time()]
+            masked.apply_mask()
+            times.append(time.process_time())
+            masked.backward(cross_entropy(masked.run(images), targets))
+            times.append(time.process_time())
+            masked.descend(0.4, 0.9, 1e-4)
+            times.append(time.process_time())
+            for part, seconds in zip(parts.values(), np.diff(times), strict=True):
+                part.append(float(seconds))
+    medians = {name: float(np.median(seconds)) for name, seconds in parts.items()}
+    return {**medians, "whole step": sum(medians.values())}
+
+
+def mnist(data_dir: Path) -> tuple[str, Federation]:
+    """Return MNIST among 1000 clients, or noise of the same shape where it is not at hand."""
+    try:
+        loaded = load("mnist", data_dir)
+    except DataError:
+        rng = np.random.default_rng(0)
+        images = rng.integers(0, 256, (60_000, 1, 28, 28), dtype=np.uint8)
+        labels = rng.integers(0, 10, 60_000)
+        test = (images[:10_000], labels[:10_000])
+        noise = split(images, labels, by=Dirichlet(1.0), clients=1000, seed=7, test=test)
+        return "noise in MNIST's shape", noise
+    federation = deal(loaded.dataset, loaded.train_count, by=Dirichlet(1.0), clients=1000, seed=7)
+    return "MNIST", federation
+
+
+def rounds(limits: Limits, data_dir: Path, *, quick: bool) -> Iterator[Row]:
+    """Measure a round of MNIST without evaluation, and an evaluation of all clients."""
+    what, federation = mnist(data_dir)
+    network = supernetwork(NETWORKS["lenet"](), seed=7)
+    frl: Method[Any] = FRL(network, local := LocalTraining())
+    clients = select(federation, 10 if quick else 25, 7, 0)
+    samples = sum(federation.clients[client].train.size for client in clients) * local.epochs
+    limit = samples * step_flop(network, (1, 28, 28), BATCH) / BATCH / limits.flop_per_second
+    section = f"round of {what}, {len(clients)} clients"
+    yield Row(section, "limit: its matrix multiplications", limit, "CPU s", 1.0)
+    walls = {}
+    for workers in (1, 2):
+        with local_engine(frl, federation, workers=workers) as engine:
+            state = frl.init()
+            engine.collect(state, clients[:workers])  # so that everything is loaded and compiled
+            cpu, wall = engine.cpu_seconds(), time.perf_counter()
+            state = frl.aggregate(state, engine.collect(state, clients).messages)
+            cpu, walls[workers] = engine.cpu_seconds() - cpu, time.perf_counter() - wall
+            yield Row(section, f"with {workers} workers", cpu, "CPU s", cpu / limit)
+            yield Row(section, f"with {workers} workers", walls[workers], "wall s")
+            if workers == 1:
+                evaluated = list(_evaluation(frl, federation, engine, state, quick=quick))
+    yield Row(section, "wall time of 2 workers by that of 1", walls[2] / walls[1], "")
+    yield from evaluated
+
+
+def _evaluation(
+    method: Method[Any], federation: Federation, engine: Engine, state: Any, *, quick: bool
+) -> Iterator[Row]:
+    samples = test_samples(federation)[: 4000 if quick else None]
+    section = f"evaluation of {samples.size:,} test samples"
+    dataset, model = federation.dataset, method.model(state)
+
+    def plain_pass() -> None:
+        with torch.inference_mode(), one_thread():
+            for begin in range(0, samples.size, 1000):
+                chosen = samples[begin : begin + 1000]
+                model(torch.from_numpy(dataset.preprocess(dataset.inputs[chosen])))
+
+    plain = cpu_seconds(plain_pass, repeat=1, times=1)
+    ours = cpu_seconds(lambda: engine.predict(state, samples), repeat=1, times=1)
+    yield Row(section, "one plain pass in batches of 1000", plain, "CPU s", 1.0)
+    yield Row(section, "every client's accuracy", ours, "CPU s", ours / plain)

@@ -1,0 +1,54 @@
+"""Tallies and votes, and how long the program takes to start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from fedrank.bench.measure import Row, cpu_seconds, peak_bytes
+from fedrank.nn import NETWORKS, supernetwork
+from fedrank.rank import Ballot, Tally
+
+
+def votes(*, quick: bool) -> Iterator[Row]:
+    """Measure time and memory of tallies of more and more ballots."""
+    layout = supernetwork(NETWORKS["lenet"](), seed=7).layout
+    rng = np.random.default_rng(0)
+    section = f"vote on {layout.size:,} edges"
+    rankings = [np.concatenate([rng.permutation(layer.size) for layer in layout]) for _ in range(4)]
+    ballots = [Ballot(ranking.astype(np.int32)) for ranking in rankings]
+
+    def tally(count: int) -> Tally:
+        total = Tally(layout)
+        for number in range(count):
+            total.add(ballots[number % len(ballots)])
+        return total
+
+    for count in (25, 100) if quick else (25, 250, 2500):
+        seconds = cpu_seconds(lambda count=count: tally(count), repeat=1, times=1)  # type: ignore[misc]
+        yield Row(section, f"tally of {count} ballots", seconds, "CPU s")
+        yield Row(section, f"tally of {count} ballots, each", 1e3 * seconds / count, "ms")
+        peak = peak_bytes(lambda count=count: tally(min(count, 250)))  # type: ignore[misc]
+        yield Row(section, f"tally of {min(count, 250)} ballots, peak memory", peak / 2**20, "MiB")
+    counted = tally(25)
+    yield Row(section, "vote", 1e3 * cpu_seconds(counted.vote, repeat=3), "ms")
+
+
+def start_up() -> Iterator[Row]:
+    """Measure how long a person waits before anything happens."""
+    programs = {
+        "import fedrank": "import fedrank",
+        "fedrank --help": "import sys; sys.argv[1:] = ['--help']; from fedrank.cli import main; main()",
+        "import what training needs": "import fedrank; fedrank.train, fedrank.FRL",
+    }
+    for name, program in programs.items():
+        best = float("inf")
+        for _ in range(3):
+            begin = time.perf_counter()
+            subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL, check=True)
+            best = min(best, time.perf_counter() - begin)
+        yield Row("start-up", name, best, "wall s")
