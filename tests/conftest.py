@@ -4,8 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from fedrank.data import Dirichlet, Federation, deal, load
+
+settings.register_profile("fedrank", deadline=None)  # the first example may wait for a compiler
+settings.load_profile("fedrank")
 
 
 @pytest.fixture(scope="session")

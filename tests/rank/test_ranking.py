@@ -6,7 +6,7 @@ from hypothesis.extra import numpy as hnp
 
 from fedrank.errors import ModelError
 from fedrank.rank import Layout, place, rank, reputation, top_count, top_mask
-from fedrank.rank.ranking import stable_argsort
+from fedrank.rank.ranking import argsort_totals
 from fedrank.rank.traffic import packed_bits
 from tests.rank.strategies import layouts, random_ranking
 
@@ -26,9 +26,9 @@ def test_rank_sorts_each_layer_by_score_then_number(layout: Layout, data: st.Dat
     assert rank(scores, layout).tolist() == expected
 
 
-@given(hnp.arrays(np.uint64, st.integers(1, 50), elements=st.integers(0, 2**64 - 1) | st.integers(0, 3)))
-def test_stable_argsort_equals_numpys_whether_keys_fit_or_not(keys: np.ndarray) -> None:
-    assert stable_argsort(keys).tolist() == np.argsort(keys, kind="stable").tolist()
+@given(hnp.arrays(np.int64, st.integers(1, 50), elements=st.integers(0, 2**63 - 1) | st.integers(0, 3)))
+def test_totals_are_sorted_stably_whether_they_can_be_packed_or_not(totals: np.ndarray) -> None:
+    assert argsort_totals(totals).tolist() == np.argsort(totals, kind="stable").tolist()
 
 
 @given(layouts(), st.integers(0, 2**32))

@@ -20,7 +20,7 @@ from fedrank.errors import DataError
 from fedrank.experiment.metrics import test_samples
 from fedrank.experiment.rounds import select
 from fedrank.methods import FRL, Method
-from fedrank.nn import NETWORKS, LocalTraining, MaskedNetwork, Supernetwork, supernetwork
+from fedrank.nn import NETWORKS, LocalTraining, MaskedNetwork, Supernetwork, channels_last, supernetwork
 
 CPU = torch.device("cpu")
 BATCH = 8
@@ -127,7 +127,7 @@ def _evaluation(
         with torch.inference_mode(), one_thread():
             for begin in range(0, samples.size, 1000):
                 chosen = samples[begin : begin + 1000]
-                model(torch.from_numpy(dataset.preprocess(dataset.inputs[chosen])))
+                model(channels_last(torch.from_numpy(dataset.preprocess(dataset.inputs[chosen]))))
 
     plain = cpu_seconds(plain_pass, repeat=1, times=1)
     ours = cpu_seconds(lambda: engine.predict(state, samples), repeat=1, times=1)

@@ -16,10 +16,11 @@ from torch.nn.functional import cross_entropy
 from fedrank.data import Federation
 from fedrank.errors import BallotError
 from fedrank.methods import Collector, Method
+from fedrank.nn import channels_last
 from fedrank.randomness import Purpose, keyed_generator
 
-EVALUATION_BATCH = 250
-"""Fixed, so that a prediction does not depend on how many workers share the samples."""
+EVALUATION_BATCH = 64
+"""Small enough for the caches, and fixed: a prediction must not depend on how many workers share the samples."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Worker:
         inputs = torch.from_numpy(dataset.preprocess(dataset.inputs[samples])).to(self.device)
         labels = torch.from_numpy(dataset.labels[samples]).to(self.device)
         with torch.inference_mode():
-            logits = self.model(inputs)
+            logits = self.model(channels_last(inputs))
             losses = cross_entropy(logits, labels, reduction="none")
             correct = logits.argmax(dim=1) == labels
         return Predictions(correct.cpu().numpy(), losses.cpu().numpy())

@@ -65,11 +65,21 @@ class FRL:
     ) -> Update:
         """Rank the edges on a client's data (lines 9 to 12)."""
         rate = self.local.learning_rate * self.rate_decay**state.round
-        scores = self.network.place(state.ranking)
+        scores = self._placed_scores(state.ranking)
         local = replace(self.local, learning_rate=rate)
         trained = edge_popup(self._masked_network(device), scores, samples, rng, local)
         ranking = self.network.rank(trained.scores)
         return Update(Ballot.of(ranking, self.network.layout, self.top), trained.loss)
+
+    def _placed_scores(self, ranking: Ranking) -> NDArray[np.float32]:
+        """Return the scores that follow a ranking: the same for all clients of a round."""
+        if self._last_placed.get("ranking") is not ranking:
+            self._last_placed.update(ranking=ranking, scores=self.network.place(ranking))
+        return self._last_placed["scores"]
+
+    @cached_property
+    def _last_placed(self) -> dict[str, NDArray[Any]]:
+        return {}
 
     def _masked_network(self, device: torch.device) -> MaskedNetwork:
         """Return the network to train in: one for each device, since its buffers serve all clients."""

@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedrank.errors import ModelError
 from fedrank.nn.border import Border
@@ -40,6 +40,8 @@ class MaskedNetwork:
         for layer, parameter in zip(self.layout, self.parameters, strict=True):
             parameter.data = self.masked[layer.edges].view(layer.shape)
             parameter.requires_grad_(True)
+        for part in self.module.modules():
+            part.register_forward_hook(_gradient_channels_last)
 
     def begin(self, scores: NDArray[np.float32]) -> None:
         """Start a client: its scores, no velocity, and nothing in the model's own buffers of others."""
@@ -93,6 +95,12 @@ class MaskedNetwork:
                     gradient.mul_(scores.sign())
                 velocity.mul_(momentum).add_(gradient).add_(scores, alpha=decay)
                 scores.add_(velocity, alpha=-rate)
+
+
+def _gradient_channels_last(_module: nn.Module, _inputs: object, output: object) -> None:
+    """Lay the gradient of images out as the images are, so that no layer has to turn it around."""
+    if isinstance(output, Tensor) and output.dim() == 4 and output.requires_grad:
+        output.register_hook(channels_last)  # type: ignore[no-untyped-call]
 
 
 def channels_last(inputs: Tensor) -> Tensor:

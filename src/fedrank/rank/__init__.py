@@ -1,4 +1,4 @@
-"""Layouts, rankings, ballots, tallies and votes. Knows NumPy only."""
+"""Layouts, rankings, ballots, tallies and votes. Knows NumPy and numba only."""
 
 from fedrank.rank.ballot import Ballot
 from fedrank.rank.layout import Layer, Layout, top_count

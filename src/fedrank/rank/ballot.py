@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrank.errors import BallotError
+from fedrank.rank.kernels import count_repeated
 from fedrank.rank.layout import Layout, top_count
 from fedrank.rank.ranking import Ranking
 
@@ -55,13 +56,11 @@ class Ballot:
             sent = top_count(layer.size, top)
             edges = self.edges[begin : begin + sent]
             begin += sent
-            if edges.min() < 0 or edges.max() >= layer.size:
+            repeated = count_repeated(edges, layer.size)
+            if repeated < 0:
                 raise BallotError(
                     f"layer {layer.name!r} has edges 0 to {layer.size - 1}, "
                     f"the ballot names {edges.min()} to {edges.max()}"
                 )
-            named = np.zeros(layer.size, np.bool_)
-            named[edges] = True
-            repeated = sent - int(np.count_nonzero(named))
             if repeated:
                 raise BallotError(f"layer {layer.name!r}: the ballot names {repeated} edges more than once")

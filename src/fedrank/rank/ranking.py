@@ -10,42 +10,46 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrank.rank.kernels import pack_scores, unpack_numbers
 from fedrank.rank.layout import Layout, top_count
 
 Ranking = NDArray[np.int32]
 Reputation = NDArray[np.int32]
 
 
-def stable_argsort(keys: NDArray[np.unsignedinteger]) -> NDArray[np.int32]:
-    """Return the order that sorts unsigned `keys`, equal keys by their number.
+def argsort_scores(scores: NDArray[np.float32]) -> NDArray[np.int32]:
+    """Return the order that sorts scores, equal ones by their number.
 
-    The key and its number are packed into one 64-bit word where they fit: words sort several times
-    faster than indices, and no two words are equal, so any sort of them is stable.
+    A score and its number are packed into one 64-bit word: words sort several times faster than
+    indices, and no two words are equal, so any sort of them is stable.
     """
-    number_bits = max(1, (keys.size - 1).bit_length())
-    if int(keys.max()).bit_length() + number_bits > 64:
-        return np.argsort(keys, kind="stable").astype(np.int32)
-    words = keys.astype(np.uint64)
-    words <<= np.uint64(number_bits)
-    words |= np.arange(keys.size, dtype=np.uint64)
+    number_bits = _number_bits(scores.size)
+    words = pack_scores(scores, number_bits)
     words.sort()
-    words &= np.uint64((1 << number_bits) - 1)
-    return words.astype(np.int32)
+    return unpack_numbers(words, number_bits)
 
 
-def ordered_bits(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Map floats to unsigned integers of the same order; both zeros map to the same integer."""
-    bits = (scores + np.float32(0)).view(np.uint32)  # -0.0 + 0.0 is 0.0
-    sign = np.uint32(1 << 31)
-    flip = np.where(bits & sign, np.uint32(0xFFFFFFFF), sign)
-    return np.bitwise_xor(bits, flip)
+def argsort_totals(totals: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the order that sorts totals of 0 or more, equal ones by their number."""
+    number_bits = _number_bits(totals.size)
+    if int(totals.max()).bit_length() + number_bits > 64:
+        return np.argsort(totals, kind="stable").astype(np.int32)
+    words = totals.astype(np.uint64)
+    words <<= np.uint64(number_bits)
+    words |= np.arange(totals.size, dtype=np.uint64)
+    words.sort()
+    return unpack_numbers(words, number_bits)
+
+
+def _number_bits(size: int) -> int:
+    return max(1, (size - 1).bit_length())
 
 
 def rank(scores: NDArray[np.float32], layout: Layout) -> Ranking:
     """Return the ranking of `scores` in each layer, ties by edge number (ArgSort of Algorithm 2)."""
     ranking = np.empty(layout.size, np.int32)
     for layer in layout:
-        ranking[layer.edges] = stable_argsort(ordered_bits(scores[layer.edges]))
+        ranking[layer.edges] = argsort_scores(scores[layer.edges])
     return ranking
 
 

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from fedrank.errors import BallotError
 from fedrank.rank.ballot import Ballot
+from fedrank.rank.kernels import add_positions
 from fedrank.rank.layout import Layout, top_count
-from fedrank.rank.ranking import Ranking, stable_argsort
+from fedrank.rank.ranking import Ranking, argsort_totals
 
 
 class Tally:
@@ -31,8 +32,7 @@ class Tally:
         begin = 0
         for layer in self.layout:
             sent = top_count(layer.size, self.top)
-            positions = np.arange(layer.size - sent, layer.size)
-            self.total[layer.edges][ballot.edges[begin : begin + sent]] += positions
+            add_positions(self.total[layer.edges], ballot.edges[begin : begin + sent], layer.size - sent)
             begin += sent
         self.ballots += 1
 
@@ -49,5 +49,5 @@ class Tally:
             raise BallotError("nobody voted: there is no ballot to count")
         ranking = np.empty(self.layout.size, np.int32)
         for layer in self.layout:
-            ranking[layer.edges] = stable_argsort(self.total[layer.edges].view(np.uint64))
+            ranking[layer.edges] = argsort_totals(self.total[layer.edges])
         return ranking
