@@ -20,7 +20,7 @@ from fedrank.nn import channels_last
 from fedrank.randomness import Purpose, keyed_generator
 
 EVALUATION_BATCH = 64
-"""Small enough for the caches, and fixed: a prediction must not depend on how many workers share the samples."""
+"""Small enough for the caches; fixed, so that a prediction does not depend on the number of workers."""
 
 
 @dataclass(frozen=True)
