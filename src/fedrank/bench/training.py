@@ -108,8 +108,8 @@ def rounds(limits: Limits, data_dir: Path, *, quick: bool) -> Iterator[Row]:
             cpu, wall = engine.cpu_seconds(), time.perf_counter()
             state = frl.aggregate(state, engine.collect(state, clients).messages)
             cpu, walls[workers] = engine.cpu_seconds() - cpu, time.perf_counter() - wall
-            yield Row(section, f"with {workers} workers", cpu, "CPU s", cpu / limit)
-            yield Row(section, f"with {workers} workers", walls[workers], "wall s")
+            yield Row(section, f"with {workers} worker(s)", cpu, "CPU s", cpu / limit)
+            yield Row(section, f"with {workers} worker(s)", walls[workers], "wall s")
             if workers == 1:
                 evaluated = list(_evaluation(frl, federation, engine, state, quick=quick))
     yield Row(section, "wall time of 2 workers by that of 1", walls[2] / walls[1], "")

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -57,12 +56,7 @@ class Engine(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 def local_engine(method: Method[Any], federation: Federation, *, workers: int, device: str = "cpu") -> Engine:
@@ -81,12 +75,7 @@ class _Closing:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
@@ -49,12 +48,7 @@ class RunProgress:
         self.task = self.progress.add_task("starting workers", total=None, accuracy="", traffic="")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
     def begin(self, done: int, rounds: int, traffic: Traffic) -> None:
