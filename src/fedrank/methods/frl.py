@@ -71,29 +71,6 @@ class FRL:
         ranking = self.network.rank(trained.scores)
         return Update(Ballot.of(ranking, self.network.layout, self.top), trained.loss)
 
-    def _placed_scores(self, ranking: Ranking) -> NDArray[np.float32]:
-        """Return the scores that follow a ranking: the same for all clients of a round."""
-        if self._last_placed.get("ranking") is not ranking:
-            self._last_placed.update(ranking=ranking, scores=self.network.place(ranking))
-        return self._last_placed["scores"]
-
-    @cached_property
-    def _last_placed(self) -> dict[str, NDArray[Any]]:
-        return {}
-
-    def _masked_network(self, device: torch.device) -> MaskedNetwork:
-        """Return the network to train in: one for each device, since its buffers serve all clients."""
-        if device not in self._masked_networks:
-            self._masked_networks[device] = MaskedNetwork(self.network, device)
-        return self._masked_networks[device]
-
-    @cached_property
-    def _masked_networks(self) -> dict[torch.device, MaskedNetwork]:
-        return {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
     def collector(self) -> Tally:
         """Return an empty tally."""
         return Tally(self.network.layout, self.top)
@@ -123,3 +100,26 @@ class FRL:
         except (KeyError, TypeError, BallotError) as error:
             raise RunError(f"the checkpoint does not hold a ranking of this network ({error})") from error
         return state
+
+    def _placed_scores(self, ranking: Ranking) -> NDArray[np.float32]:
+        """Return the scores that follow a ranking: the same for all clients of a round."""
+        if self._last_placed.get("ranking") is not ranking:
+            self._last_placed.update(ranking=ranking, scores=self.network.place(ranking))
+        return self._last_placed["scores"]
+
+    @cached_property
+    def _last_placed(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+    def _masked_network(self, device: torch.device) -> MaskedNetwork:
+        """Return the network to train in: one for each device, since its buffers serve all clients."""
+        if device not in self._masked_networks:
+            self._masked_networks[device] = MaskedNetwork(self.network, device)
+        return self._masked_networks[device]
+
+    @cached_property
+    def _masked_networks(self) -> dict[torch.device, MaskedNetwork]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
