@@ -117,7 +117,10 @@ class RunDirectory:
         path = self.path / CHECKPOINT
         if not path.exists():
             if len(self.read_metrics()) > 1:
-                raise RunError(f"{path}: is missing, though {METRICS} tells of finished rounds. Restore it.")
+                raise RunError(
+                    f"{path}: is missing, though {METRICS} tells of finished rounds. "
+                    f"Restore it, or delete {METRICS} too to begin again at round 1."
+                )
             return None
         try:
             with np.load(path, allow_pickle=False) as archive:
@@ -128,7 +131,7 @@ class RunDirectory:
         except Exception as error:  # a damaged archive makes its reader raise almost anything
             raise RunError(
                 f"{path}: the checkpoint is damaged ({error}). "
-                "Delete it to begin again at round 1, or restore it from a copy."
+                f"Restore it from a copy, or delete it and {METRICS} to begin again at round 1."
             ) from error
         if made_for != self.experiment.fingerprint():
             raise RunError(

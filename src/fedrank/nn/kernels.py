@@ -33,23 +33,6 @@ def descend(
 
 
 @numba.njit(cache=True)
-def descend_by_magnitude(
-    scores: Floats,
-    velocity: Floats,
-    gradient: Floats,
-    weights: Floats,
-    rate: np.float32,
-    momentum: np.float32,
-    decay: np.float32,
-) -> None:
-    """As `descend`, where |score| decides on the mask: the gradient passes through the absolute value."""
-    for i in range(scores.size):
-        slope = gradient[i] * weights[i] * np.sign(scores[i]) + decay * scores[i]
-        velocity[i] = momentum * velocity[i] + slope
-        scores[i] -= rate * velocity[i]
-
-
-@numba.njit(cache=True)
 def write_masked(importance: Floats, weights: Floats, border: np.float32, out: Floats) -> None:
     """Write the weights of edges at or above the border, and 0 for the others."""
     nothing = np.float32(0)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedrank.errors import ModelError
 from fedrank.nn.border import Border
-from fedrank.nn.kernels import descend, descend_by_magnitude
+from fedrank.nn.kernels import descend
 from fedrank.nn.supernetwork import Supernetwork
 from fedrank.rank import top_count
 
@@ -77,7 +77,8 @@ class MaskedNetwork:
     def descend(self, rate: float, momentum: float, decay: float) -> None:
         """Take a step of SGD on the scores.
 
-        Their gradient is the straight-through estimate dL/ds = dL/d(masked weight) * weight.
+        Their gradient is the straight-through estimate dL/ds = dL/d(masked weight) * weight; where
+        |score| decides on the mask it passes through the absolute value too.
         """
         for layer, parameter in zip(self.layout, self.parameters, strict=True):
             if parameter.grad is None:
@@ -85,15 +86,13 @@ class MaskedNetwork:
             gradient = parameter.grad.reshape(-1)
             scores, velocity = self.scores[layer.edges], self.velocity[layer.edges]
             weights = self.weights[layer.edges]
+            if self.by_magnitude:
+                gradient.mul_(scores.sign())
             if self.device.type == "cpu":
-                step = descend_by_magnitude if self.by_magnitude else descend
                 arrays = (scores.numpy(), velocity.numpy(), gradient.numpy(), weights.numpy())
-                step(*arrays, np.float32(rate), np.float32(momentum), np.float32(decay))
+                descend(*arrays, np.float32(rate), np.float32(momentum), np.float32(decay))
             else:
-                gradient.mul_(weights)
-                if self.by_magnitude:
-                    gradient.mul_(scores.sign())
-                velocity.mul_(momentum).add_(gradient).add_(scores, alpha=decay)
+                velocity.mul_(momentum).addcmul_(gradient, weights).add_(scores, alpha=decay)
                 scores.add_(velocity, alpha=-rate)
 
 
