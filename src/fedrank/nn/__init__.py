@@ -2,7 +2,8 @@
 
 from fedrank.nn.convert import supernetwork
 from fedrank.nn.edge_popup import LocalTraining, Trained, edge_popup
-from fedrank.nn.masked import MaskedNetwork, channels_last
+from fedrank.nn.masked import MaskedNetwork
+from fedrank.nn.memory import channels_last
 from fedrank.nn.networks import NETWORKS, ConvNet, LeNet
 from fedrank.nn.supernetwork import Scores, Supernetwork
 

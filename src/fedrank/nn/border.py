@@ -1,4 +1,4 @@
-"""Finding the border between the edges of a mask and the others, by selection instead of sorting."""
+"""Masking a layer: finding the border between its top edges and the others without sorting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedrank.nn.kernels import gather_band, write_masked
+from fedrank.nn import kernels
+
+Floats = NDArray[np.float32]
 
 SMALL_LAYER = 4096
 BAND_SHARE = 1 / 2000
@@ -16,58 +18,129 @@ BAND_SHARE = 1 / 2000
 class Border:
     """The border of one layer, remembered from step to step.
 
-    A step of training moves it past a few hundred of a million edges. So only the edges in a narrow
-    band around the last border are looked at closely; where the border has left the band, all are.
-    The result is exact in either case.
+    A step of training moves it past a few hundred of a million edges. So the mask is written by the
+    last border, in the same pass that finds the edges in a narrow band around it; only those are
+    looked at closely, and corrected. Where the border has left the band, it is looked for among all
+    edges. The mask is exact in either case: of equal edges the first fall.
     """
 
-    def __init__(self, zeros: int, size: int) -> None:
+    def __init__(self, zeros: int, size: int, *, by_magnitude: bool = False) -> None:
         self.zeros = zeros
-        self.size = size
-        self.margin = int(size * BAND_SHARE)
-        self.band = np.empty(8 * self.margin, np.float32)
-        self.low = self.high = self.below_border = self.above_border = np.float32(np.nan)
+        self.sign = np.float32(-1 if by_magnitude else 1)
+        self.margin = max(64, int(size * BAND_SHARE)) if size >= SMALL_LAYER else size
+        self.room = min(8 * self.margin, size)
+        self.band = np.empty(self.room + kernels.BLOCK, np.int64)
+        everywhere = np.float32(np.inf)
+        self.reach = (everywhere, everywhere)
+        self.band_ends = self.start = (-everywhere, np.float32(0), everywhere)
 
-    def mask(self, importance: Tensor, weights: Tensor, out: Tensor) -> None:
-        """Write the weights of all but the `zeros` least important edges; of equal edges the first fall."""
-        if importance.device.type == "cpu":
-            values = importance.numpy()
-            threshold, ties_below = self.find(values)
-            write_masked(values, weights.numpy(), threshold, out.numpy())
-            border = float(threshold)
-        else:
-            border, ties_below = _select_on_device(importance, self.zeros)
-            torch.mul(weights, torch.ge(importance, border), out=out)
-        if ties_below:
-            out[torch.nonzero(importance == border).flatten()[:ties_below]] = 0
+    def mask(self, scores: Tensor, weights: Tensor, out: Tensor) -> None:
+        """Write the weights of all but the `zeros` least important edges, for a client that begins.
 
-    def find(self, values: NDArray[np.float32]) -> tuple[np.float32, int]:
-        """Return the least value that stays, and how many that equal it must fall nevertheless."""
-        if self.size < SMALL_LAYER or self.zeros == 0:
-            return _select(values, self.zeros)
-        below, inside = gather_band(values, self.low, self.high, self.band)
-        place = self.zeros - below
-        if not 0 <= place < inside <= self.band.size:
-            return self._find_anew(values)
-        border, ties_below = _select(self.band[:inside], place)
-        self.low, self.high = border - self.below_border, border + self.above_border
-        return border, ties_below
+        All clients begin with the same scores in some order: the border is where it was for the last.
+        """
+        self.band_ends = self.start
+        arrays = (scores.numpy(), weights.numpy(), out.numpy())
+        self._correct(self._mask(*arrays), *arrays)
+        self.start = self.band_ends
 
-    def _find_anew(self, values: NDArray[np.float32]) -> tuple[np.float32, int]:
-        first, last = max(0, self.zeros - self.margin), min(self.size - 1, self.zeros + self.margin)
-        parted = np.partition(values, (first, self.zeros, last))
+    def descend(
+        self,
+        scores: Tensor,
+        velocity: Tensor,
+        gradient: Tensor,
+        weights: Tensor,
+        out: Tensor,
+        sgd: tuple[float, float, float],
+    ) -> None:
+        """Take a step of SGD with this rate, momentum and decay, and mask by the new scores."""
+        values, fixed, masked = scores.numpy(), weights.numpy(), out.numpy()
+        rate, momentum, decay = (np.float32(factor) for factor in sgd)
+        found = kernels.descend(
+            values,
+            velocity.numpy(),
+            gradient.numpy(),
+            fixed,
+            self.sign,
+            (rate, momentum, decay),
+            self.band_ends,
+            masked,
+            self.band,
+        )
+        self._correct(found, values, fixed, masked)
+
+    def _mask(self, scores: Floats, weights: Floats, out: Floats) -> tuple[int, int]:
+        return kernels.mask(scores, weights, self.sign, self.band_ends, out, self.band)
+
+    def _correct(self, found: tuple[int, int], scores: Floats, weights: Floats, out: Floats) -> None:
+        """Decide on the edges in the band, given how many edges lie below it and how many inside."""
+        if not self._holds_border(found):
+            self._look_everywhere(scores)
+            found = self._mask(scores, weights, out)
+            if not self._holds_border(found):  # so many equal edges that no band can hold them
+                out[:] = weights
+                out[np.argsort(self._importance(scores), kind="stable")[: self.zeros]] = 0
+                return
+        below, inside = found
+        edges, place = self.band[:inside], self.zeros - below
+        importance = self._importance(scores[edges])
+        border = np.partition(importance, place)[place]
+        stays = importance >= border
+        equal_but_falling = place - (inside - np.count_nonzero(stays))
+        if equal_but_falling:
+            stays[np.flatnonzero(importance == border)[:equal_but_falling]] = False
+        out[edges] = np.where(stays, weights[edges], np.float32(0))
+        self._move(border)
+
+    def _holds_border(self, found: tuple[int, int]) -> bool:
+        below, inside = found
+        return 0 <= self.zeros - below < inside <= self.room
+
+    def _look_everywhere(self, scores: Floats) -> None:
+        first, last = max(0, self.zeros - self.margin), min(scores.size - 1, self.zeros + self.margin)
+        parted = np.partition(self._importance(scores), (first, self.zeros, last))
         border = parted[self.zeros]
-        self.low, self.high = parted[first], parted[last]
-        self.below_border, self.above_border = border - self.low, self.high - border
-        return border, int(np.count_nonzero(parted[: self.zeros] == border))
+        self.reach = (border - parted[first], parted[last] - border)
+        self._move(border)
+
+    def _move(self, border: np.float32) -> None:
+        with np.errstate(invalid="ignore"):  # scores that grew beyond all bounds are reported later
+            self.band_ends = (border - self.reach[0], border, border + self.reach[1])
+
+    def _importance(self, scores: Floats) -> Floats:
+        return np.abs(scores) if self.sign < 0 else scores
 
 
-def _select(values: NDArray[np.float32], n: int) -> tuple[np.float32, int]:
-    """Return the n-th smallest value, counting from 0, and how many before it equal it."""
-    parted = np.partition(values, n)
-    return parted[n], int(np.count_nonzero(parted[:n] == parted[n]))
+class DeviceBorder:
+    """The same by torch's own operations, for devices that the compiled passes do not run on."""
 
+    def __init__(self, zeros: int, _size: int, *, by_magnitude: bool = False) -> None:
+        self.zeros = zeros
+        self.by_magnitude = by_magnitude
 
-def _select_on_device(values: Tensor, n: int) -> tuple[float, int]:
-    border = torch.kthvalue(values, n + 1).values
-    return float(border), n - int((values < border).sum())
+    def mask(self, scores: Tensor, weights: Tensor, out: Tensor) -> None:
+        """Write the weights of all but the `zeros` least important edges; of equal edges the first fall."""
+        importance = scores.abs() if self.by_magnitude else scores
+        border = torch.kthvalue(importance, self.zeros + 1).values
+        torch.mul(weights, importance >= border, out=out)
+        equal_but_falling = self.zeros - int((importance < border).sum())
+        if equal_but_falling:
+            out[torch.nonzero(importance == border).flatten()[:equal_but_falling]] = 0
+
+    def descend(
+        self,
+        scores: Tensor,
+        velocity: Tensor,
+        gradient: Tensor,
+        weights: Tensor,
+        out: Tensor,
+        sgd: tuple[float, float, float],
+    ) -> None:
+        """Take a step of SGD with this rate, momentum and decay, and mask by the new scores."""
+        rate, momentum, decay = sgd
+        slope = gradient * weights
+        if self.by_magnitude:
+            slope *= scores.sign()
+        velocity.mul_(momentum).add_(slope.add_(scores, alpha=decay))
+        scores.add_(velocity, alpha=-rate)
+        self.mask(scores, weights, out)

@@ -1,6 +1,7 @@
 """The networks of the paper's Table of model architectures, and a small one for 8x8 digits.
 
-No biases and no normalisation: everything that is learned is which edges to keep.
+No biases and no normalisation: everything that is learned is which edges to keep. Pooling comes
+before ReLU, which gives the same numbers as the other way round and leaves ReLU a quarter of the work.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ class LeNet(nn.Module):
             nn.Conv2d(1, 32, 3, padding=1, bias=False),
             nn.ReLU(),
             nn.Conv2d(32, 64, 3, padding=1, bias=False),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),
         )
         self.linear = nn.Sequential(
             nn.Flatten(),
@@ -45,11 +46,9 @@ class ConvNet(nn.Module):
         layers: list[nn.Module] = []
         channels, side = 3, 32
         for width in self.WIDTHS[: depth // 2]:
-            for _ in range(2):
-                layers += [nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.ReLU()]
-                channels = width
-            layers.append(nn.MaxPool2d(2))
-            side //= 2
+            layers += [nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.ReLU()]
+            layers += [nn.Conv2d(width, width, 3, padding=1, bias=False), nn.MaxPool2d(2), nn.ReLU()]
+            channels, side = width, side // 2
         self.convolutions = nn.Sequential(*layers)
         self.linear = nn.Sequential(
             nn.Flatten(),
