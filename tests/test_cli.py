@@ -272,10 +272,10 @@ def test_a_run_of_another_version_or_a_damaged_checkpoint_is_refused(finished: P
     assert "checkpoint is damaged" in reply.stderr
     assert checkpoint(path) == checkpoint(finished)[:1000]
     environment = path / "environment.json"
-    environment.write_text(environment.read_text().replace('"format": 1', '"format": 2'))
+    environment.write_text(environment.read_text().replace('"format": 2', '"format": 1'))
     reply = fedrank("resume", path)
     assert reply.returncode == 2
-    assert "has format 2" in reply.stderr
+    assert "has format 1" in reply.stderr
 
 
 def test_presets_and_show_teach_the_settings(tmp_path: Path) -> None:

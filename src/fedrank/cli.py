@@ -110,7 +110,7 @@ def run(
 ) -> None:
     """Run an experiment.
 
-    [bold]fedrank run --preset mnist --set rounds=50 --set ballot.top=0.5[/]
+    [bold]fedrank run --preset mnist --set rounds=50 --set wire.ballots=top=50%[/]
     [bold]fedrank run my.toml --out runs/first[/]
 
     'fedrank show PRESET' prints every setting. Ctrl-C finishes the round and saves.

@@ -22,6 +22,7 @@ class Purpose(enum.IntEnum):
     HOLD_OUT = 4
     SELECTION = 5
     LOCAL_TRAINING = 6
+    MALICIOUS = 7
 
 
 def keyed_generator(seed: int, purpose: Purpose, *coordinates: int) -> np.random.Generator:

@@ -73,7 +73,7 @@ def train(
         local_engine(method, clients, workers=workers, device=device) as engine,
         Interrupt(bar.stopping) as interrupt,
     ):
-        bar.begin(0, rounds, method.traffic())
+        bar.begin(0, rounds)
         schedule = Schedule(rounds, per_round, evaluate_every)
         for state, played in play(method, clients, engine, state, schedule):
             history.append(played)

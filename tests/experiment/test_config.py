@@ -61,14 +61,14 @@ def test_a_resolved_configuration_reads_back_as_itself(name: str) -> None:
 def test_settings_are_laid_over_a_preset() -> None:
     settings = [
         "clients_per_round=50",
-        "ballot.top=0.5",
+        "wire.ballots=top=50%",
         "network.scores=authors",
         'name="other"',
         "local.weight_decay=0",
     ]
     changed = load_preset("mnist", settings)
     assert changed.clients_per_round == 50
-    assert changed.ballot.top == 0.5
+    assert changed.wire.ballots == "top=50% packed"
     assert changed.network.scores == "authors"
     assert changed.name == "other"
     assert changed.local.weight_decay == 0
@@ -93,7 +93,7 @@ def test_settings_are_laid_over_a_preset() -> None:
         ("clients_per_round=101", "clients_per_round is 101, but data.clients is 100"),
         ("seed=-1", "seed = -1"),
         ("seed=4294967296", "seed = 4294967296"),
-        ("ballot.top=0", "ballot.top = 0"),
+        ("wire.ballots=top=0%", 'wire.ballots = "top=0%"'),
         ("name=a/b", 'name = "a/b"'),
         ("local=3", "local = 3: expected a table of settings, such as [local]"),
         ("rounds=1\nseed=3", "expected key=value"),

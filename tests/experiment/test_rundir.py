@@ -12,6 +12,13 @@ from fedrank.experiment.config import load_preset
 from fedrank.experiment.rundir import RunDirectory, replace_file
 
 EXPERIMENT = load_preset("digits")
+
+
+def record(number: int) -> dict[str, object]:
+    sent = {"clients": [1], "upload_bytes": 10, "download_bytes": 10}
+    return {"round": number, "evaluation": None, "wall_seconds": 1.0, **sent}
+
+
 STATE = {"round": np.array(3), "ranking": np.arange(100, dtype=np.int32)}
 
 
@@ -65,11 +72,11 @@ def test_another_directory_is_not_taken_for_a_run(tmp_path: Path) -> None:
 def test_a_run_of_another_format_is_refused(run: RunDirectory) -> None:
     path = run.path / "environment.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
-    with pytest.raises(RunError, match=r"format 99, written by fedrank 0\.0\.9; this version reads format 1"):
+    with pytest.raises(RunError, match=r"format 99, written by fedrank 0\.0\.9; this version reads format 2"):
         RunDirectory.open(run.path)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"fedrank": 1}', '{"format": 1}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"fedrank": 1}', '{"format": 2}'])
 def test_a_damaged_environment_is_refused(run: RunDirectory, content: str) -> None:
     (run.path / "environment.json").write_text(content)
     with pytest.raises(RunError, match=r"environment\.json: damaged"):
@@ -88,7 +95,7 @@ def test_a_checkpoint_made_with_other_settings_is_refused(run: RunDirectory) -> 
 
 def test_a_checkpoint_that_vanished_is_missed(run: RunDirectory) -> None:
     for number in (1, 2):
-        run.append_metrics({"round": number, "evaluation": None, "wall_seconds": 1.0})
+        run.append_metrics(record(number))
     with pytest.raises(RunError, match=r"checkpoint\.npz: is missing, though metrics\.jsonl tells"):
         run.read_checkpoint()
 
@@ -152,7 +159,7 @@ def test_a_pickled_checkpoint_is_never_loaded(run: RunDirectory) -> None:
 
 def test_metrics_after_the_checkpoint_are_forgotten(run: RunDirectory) -> None:
     for number in range(1, 5):
-        run.append_metrics({"round": number, "evaluation": None, "wall_seconds": 1.0})
+        run.append_metrics(record(number))
     with (run.path / "metrics.jsonl").open("ab") as file:
         file.write(b'\xff\n[]\n{"round": 1}\n{"round": 5, "train_l')
     run.forget_after(3)

@@ -5,7 +5,7 @@ from torch import nn
 
 from fedrank.data import Federation
 from fedrank.engine import local_engine
-from fedrank.errors import ConfigError, RunError
+from fedrank.errors import BallotError, ConfigError, RunError
 from fedrank.experiment.rounds import Schedule, play
 from fedrank.methods import FRL, FRLState
 from fedrank.nn import LocalTraining, MaskedNetwork, edge_popup, supernetwork
@@ -55,7 +55,7 @@ def test_a_round_is_algorithm_2_line_by_line(digits: Federation) -> None:
 
 def _collect(frl: FRL, state, federation: Federation, clients: list[int]):
     with local_engine(frl, federation, workers=1) as engine:
-        return engine.collect(state, clients).messages
+        return engine.collect(state.round, frl.broadcast(state), clients).messages
 
 
 def test_the_learning_rate_falls_from_round_to_round(digits: Federation) -> None:
@@ -65,32 +65,67 @@ def test_the_learning_rate_falls_from_round_to_round(digits: Federation) -> None
     samples = digits.train_samples(0)
 
     def ballot(frl: FRL) -> list[int]:
-        return frl.client_update(later, samples, np.random.default_rng(1), CPU).message.edges.tolist()
+        return frl.learn(frl.broadcast(later), samples, np.random.default_rng(1), CPU).update.tolist()
 
     assert ballot(slow) == ballot(decayed)
     assert ballot(slow) != ballot(fast)
 
 
 @pytest.mark.parametrize("scores", ["signed", "magnitude", "authors"])
-@pytest.mark.parametrize("top", [1.0, 0.5])
-def test_every_variant_learns(digits: Federation, scores: str, top: float) -> None:
-    frl = small_frl(scores=scores, top=top, local=LocalTraining(epochs=3))
+@pytest.mark.parametrize("ballots", ["exact", "top=50%"])
+def test_every_variant_learns(digits: Federation, scores: str, ballots: str) -> None:
+    frl = small_frl(scores=scores, ballots=ballots, local=LocalTraining(epochs=3))
     with local_engine(frl, digits, workers=1) as engine:
         *_, (_, last) = play(frl, digits, engine, frl.init(), Schedule(12, 10, 12))
     assert last.evaluation is not None
-    assert last.evaluation.test_accuracy > (0.75 if top == 1 else 0.6)
+    assert last.evaluation.test_accuracy > (0.75 if ballots == "exact" else 0.6)
 
 
 def test_sparse_ballots_are_shorter_and_cost_less() -> None:
-    frl, sparse = small_frl(), small_frl(top=0.1)
+    frl, sparse = small_frl(), small_frl(ballots="top=10%")
     assert sparse.traffic().upload_bytes == pytest.approx(frl.traffic().upload_bytes / 10, rel=0.01)
     assert sparse.traffic().download_bytes == frl.traffic().download_bytes
 
 
-@pytest.mark.parametrize("top", [0, -1, 1.01])
-def test_an_impossible_share_is_refused(top: float) -> None:
-    with pytest.raises(ConfigError, match="top is"):
-        small_frl(top=top)
+@pytest.mark.parametrize("kind", ["levels=16 dithered coded", "exact coded", "levels=2"])
+def test_other_kinds_of_messages_learn_too(digits: Federation, kind: str) -> None:
+    frl = small_frl(ballots=kind, broadcasts="levels=16 coded", local=LocalTraining(epochs=3))
+    with local_engine(frl, digits, workers=1) as engine:
+        *_, (_, last) = play(frl, digits, engine, frl.init(), Schedule(12, 10, 12))
+    assert last.evaluation is not None
+    assert last.evaluation.test_accuracy > 0.7
+    assert last.sent.upload_bytes < small_frl().traffic().upload_bytes
+
+
+def test_lossless_kinds_do_not_change_the_result(digits: Federation) -> None:
+    results = []
+    for kind in ("exact packed", "exact coded"):
+        frl = small_frl(ballots=kind, broadcasts=kind)
+        with local_engine(frl, digits, workers=1) as engine:
+            *_, (state, _) = play(frl, digits, engine, frl.init(), Schedule(3, 5, 3))
+        results.append(state.ranking.tobytes())
+    assert results[0] == results[1]
+
+
+def test_a_ballot_of_another_run_is_refused() -> None:
+    ours, theirs = small_frl(run=b"ours............"), small_frl(run=b"theirs..........")
+    state = ours.init()
+    ballot = theirs.write(theirs.broadcast(state), state.ranking, 1)
+    with pytest.raises(BallotError, match="the run is"):
+        ours.collector(ours.broadcast(state), {1}).add(1, ballot)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"ballots": "top=0%"}, "top"),
+        ({"ballots": "some"}, "is no kind of ballot"),
+        ({"broadcasts": "top=50%"}, "clients need the whole ranking"),
+    ],
+)
+def test_an_impossible_kind_is_refused(options: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        small_frl(**options)
 
 
 def test_a_state_survives_packing() -> None:

@@ -1,16 +1,27 @@
-"""Random layouts and ballots for property tests."""
+"""Random layouts, kinds and rankings for property tests."""
 
 from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
 
-from fedrank.rank import Ballot, Layout
+from fedrank.rank import Form, Kind, Layout
+
+KINDS = [
+    "exact",
+    "levels=2",
+    "levels=3 dithered",
+    "levels=7",
+    "levels=300 dithered",
+    "top=50%",
+    "top=10%",
+    "top=100%",
+]
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> Layout:
-    sizes = draw(st.lists(st.integers(1, 12), min_size=1, max_size=3))
+def layouts(draw: st.DrawFn, most: int = 12) -> Layout:
+    sizes = draw(st.lists(st.integers(1, most), min_size=1, max_size=3))
     return Layout.of((f"layer{i}", (size,)) for i, size in enumerate(sizes))
 
 
@@ -18,11 +29,31 @@ def random_ranking(layout: Layout, rng: np.random.Generator) -> np.ndarray:
     return np.concatenate([rng.permutation(layer.size) for layer in layout]).astype(np.int32)
 
 
+def near(ranking: np.ndarray, layout: Layout, rng: np.random.Generator, noise: float) -> np.ndarray:
+    """A ranking that differs from another as a client's does from the broadcast."""
+    moved = np.empty_like(ranking)
+    for layer in layout:
+        positions = np.argsort(ranking[layer.edges]) + layer.size * noise * rng.standard_cauchy(layer.size)
+        moved[layer.edges] = np.argsort(positions)
+    return moved
+
+
+def kinds() -> st.SearchStrategy[Kind]:
+    words = st.tuples(st.sampled_from(KINDS), st.sampled_from(["packed", "coded"]))
+    return words.map(lambda pair: Kind.parse(" ".join(pair)))
+
+
 @st.composite
-def elections(draw: st.DrawFn, max_ballots: int = 6) -> tuple[Layout, float, list[Ballot]]:
-    """A layout, the share of it that ballots name, and some ballots."""
-    layout = draw(layouts())
-    top = draw(st.sampled_from([1.0, 0.9, 0.5, 0.1]))
+def forms(draw: st.DrawFn, most: int = 12) -> Form:
+    """A form with a random layout, kind and broadcast."""
+    layout = draw(layouts(most))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    count = draw(st.integers(1, max_ballots))
-    return layout, top, [Ballot.of(random_ranking(layout, rng), layout, top) for _ in range(count)]
+    return Form(layout, draw(kinds()), random_ranking(layout, rng), rng.bytes(16), int(rng.integers(2**32)))
+
+
+@st.composite
+def elections(draw: st.DrawFn, most: int = 6) -> tuple[Form, list[np.ndarray]]:
+    """A form, and the rankings of some clients: a client's number is its place in the list."""
+    form = draw(forms())
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    return form, [random_ranking(form.layout, rng) for _ in range(draw(st.integers(1, most)))]

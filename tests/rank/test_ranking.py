@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedrank.errors import ModelError
-from fedrank.rank import Layout, place, rank, reputation, top_count, top_mask
+from fedrank.errors import BallotError, ModelError
+from fedrank.rank import Form, Kind, Layout, check_ranking, place, rank, reputation, top_count, top_mask
 from fedrank.rank.ranking import argsort_totals
 from fedrank.rank.traffic import packed_bits
 from tests.rank.strategies import layouts, random_ranking
@@ -81,7 +81,16 @@ def test_a_layout_needs_edges() -> None:
 
 def test_packed_bits_give_the_papers_traffic_for_lenet() -> None:
     lenet = Layout.of([("c1", (288,)), ("c2", (18432,)), ("f1", (1605632,)), ("f2", (1280,))])
-    mebibyte = 8 * 2**20
-    assert packed_bits(lenet) / mebibyte == pytest.approx(4.05, abs=0.01)
-    assert packed_bits(lenet, top=0.5) / mebibyte == pytest.approx(2.03, abs=0.01)
-    assert packed_bits(lenet, top=0.1) / mebibyte == pytest.approx(0.40, abs=0.01)
+    published = {"exact": 4.05, "top=50%": 2.03, "top=10%": 0.40}
+    for kind, mebibytes in published.items():
+        bits = packed_bits(lenet, Kind.parse(kind))
+        assert bits / 8 / 2**20 == pytest.approx(mebibytes, abs=0.01)
+        form = Form(lenet, Kind.parse(kind))
+        ranking = np.concatenate([np.arange(layer.size, dtype=np.int32) for layer in lenet])
+        assert 0 <= len(form.fill_in(ranking)) - bits / 8 < 100  # really sent: the numbers and a header
+
+
+@pytest.mark.parametrize("broken", [[0, 0, 1], [0, 1, 3], [-1, 0, 1], [0, 1]])
+def test_a_ranking_that_is_no_permutation_is_refused(broken: list[int]) -> None:
+    with pytest.raises(BallotError):
+        check_ranking(np.array(broken, np.int32), Layout.of([("layer", (3,))]))

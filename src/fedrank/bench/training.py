@@ -102,9 +102,9 @@ def rounds(limits: Limits, data_dir: Path, *, quick: bool) -> Iterator[Row]:
     for workers in (1, 2):
         with local_engine(frl, federation, workers=workers) as engine:
             state = frl.init()
-            engine.collect(state, clients[:workers])  # so that everything is loaded and compiled
+            engine.collect(0, frl.broadcast(state), clients[:workers])  # loads and compiles everything
             cpu, wall = engine.cpu_seconds(), time.perf_counter()
-            state = frl.aggregate(state, engine.collect(state, clients).messages)
+            state = frl.aggregate(state, engine.collect(0, frl.broadcast(state), clients).messages)
             cpu, walls[workers] = engine.cpu_seconds() - cpu, time.perf_counter() - wall
             yield Row(section, f"with {workers} worker(s)", cpu, "CPU s", cpu / limit)
             yield Row(section, f"with {workers} worker(s)", walls[workers], "wall s")

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedrank.bench.measure import Row, cpu_seconds, peak_bytes
 from fedrank.nn import NETWORKS, supernetwork
-from fedrank.rank import Ballot, Tally
+from fedrank.rank import Form, Tally
 
 
 def votes(*, quick: bool) -> Iterator[Row]:
@@ -20,12 +20,14 @@ def votes(*, quick: bool) -> Iterator[Row]:
     rng = np.random.default_rng(0)
     section = f"vote on {layout.size:,} edges"
     rankings = [np.concatenate([rng.permutation(layer.size) for layer in layout]) for _ in range(4)]
-    ballots = [Ballot(ranking.astype(np.int32)) for ranking in rankings]
+    form = Form(layout)
+    ballots = [form.fill_in(ranking.astype(np.int32), client) for client, ranking in enumerate(rankings)]
 
     def tally(count: int) -> Tally:
-        total = Tally(layout)
+        total = Tally(form)
         for number in range(count):
-            total.add(ballots[number % len(ballots)])
+            total.voters.clear()  # so that few ballots can stand for many
+            total.add(number % len(ballots), ballots[number % len(ballots)])
         return total
 
     tally(1)  # so that everything is compiled

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from fedrank.data import Federation
 from fedrank.engine.process import Failure, Handout, WorkerProcess
 from fedrank.engine.task import EVALUATION_BATCH, Outcome, Predictions, Worker, one_thread
-from fedrank.errors import ConfigError
-from fedrank.methods import Collector, Method
+from fedrank.errors import BallotError, ConfigError
+from fedrank.methods import Collector, Learned, Method
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,27 @@ class Collected:
 
     messages: Collector
     outcomes: dict[int, Outcome]
+    learned: dict[int, Learned]
+    """What the colluding clients have learned; they have sent nothing yet."""
+
+    def add(self, client: int, message: bytes) -> None:
+        """Gather a message that a colluding client has crafted."""
+        refusal = None
+        try:
+            self.messages.add(client, message)
+        except BallotError as error:
+            refusal = str(error)
+        self.outcomes[client] = Outcome(None, len(message), refusal)
+
+    @property
+    def sent(self) -> int:
+        """The bytes that all clients have sent."""
+        return sum(outcome.sent for outcome in self.outcomes.values())
 
     @property
     def losses(self) -> list[float]:
-        """The mean training loss of each client."""
-        return [outcome.loss for outcome in self.outcomes.values()]
+        """The mean training loss of each honest client."""
+        return [outcome.loss for outcome in self.outcomes.values() if outcome.loss is not None]
 
     @property
     def refused(self) -> dict[int, str]:
@@ -46,7 +62,11 @@ class Collected:
 class Engine(Protocol):
     """Decides where clients train and models are tested."""
 
-    def collect(self, state: Any, clients: Sequence[int]) -> Collected: ...
+    def collect(
+        self, round_number: int, broadcast: bytes, honest: Sequence[int], colluding: Sequence[int] = ()
+    ) -> Collected:
+        """Train the clients of a round and gather what the honest ones send."""
+        ...
 
     def predict(self, state: Any, samples: NDArray[np.int64]) -> Predictions: ...
 
@@ -85,15 +105,20 @@ class InProcessEngine(_Closing):
     def __init__(self, method: Method[Any], federation: Federation, device: str) -> None:
         self.worker = Worker(method, federation, device)
 
-    def collect(self, state: Any, clients: Sequence[int]) -> Collected:
-        """Train the clients on the state of a round and gather what they send."""
-        outcomes = {}
+    def collect(
+        self, round_number: int, broadcast: bytes, honest: Sequence[int], colluding: Sequence[int] = ()
+    ) -> Collected:
+        """Train the clients of a round and gather what the honest ones send."""
         with one_thread():
-            self.worker.begin(state)
-            for client in clients:
-                with _reported(_training(client, state)):
+            self.worker.begin(round_number, broadcast, frozenset((*honest, *colluding)))
+            outcomes, learned = {}, {}
+            for client in honest:
+                with _reported(_training(client, round_number)):
                     outcomes[client] = self.worker.train(client)
-        return Collected(self.worker.collected(), outcomes)
+            for client in colluding:
+                with _reported(_training(client, round_number)):
+                    learned[client] = self.worker.learn(client)
+        return Collected(self.worker.collected(), outcomes, learned)
 
     def predict(self, state: Any, samples: NDArray[np.int64]) -> Predictions:
         """Test the model of a state on these samples."""
@@ -121,22 +146,27 @@ class ProcessEngine(_Closing):
             self.close()
             raise
 
-    def collect(self, state: Any, clients: Sequence[int]) -> Collected:
-        """Train the clients on the state of a round and gather what they send."""
-        self._all(f"starting round {state.round + 1}", "begin", state)
-        largest_first = sorted(clients, key=lambda c: -self.federation.clients[c].train.size)
-        tasks = [(_training(client, state), client) for client in largest_first]
-        outcomes = {largest_first[number]: outcome for number, outcome in self._spread("train", tasks)}
-        first, *others = self._all(f"counting the votes of round {state.round + 1}", "collected")
+    def collect(
+        self, round_number: int, broadcast: bytes, honest: Sequence[int], colluding: Sequence[int] = ()
+    ) -> Collected:
+        """Train the clients of a round and gather what the honest ones send."""
+        asked = frozenset((*honest, *colluding))
+        self._all(f"starting round {round_number + 1}", "begin", round_number, broadcast, asked)
+        jobs = [("train", client) for client in honest] + [("learn", client) for client in colluding]
+        jobs.sort(key=lambda job: -self.federation.clients[job[1]].train.size)  # the longest first
+        tasks = [(_training(client, round_number), name, client) for name, client in jobs]
+        done = {jobs[number]: result for number, result in self._spread(tasks)}
+        first, *others = self._all(f"counting the votes of round {round_number + 1}", "collected")
         for other in others:
             first.merge(other)
-        return Collected(first, {client: outcomes[client] for client in clients})
+        outcomes = {client: done["train", client] for client in honest}
+        return Collected(first, outcomes, {client: done["learn", client] for client in colluding})
 
     def predict(self, state: Any, samples: NDArray[np.int64]) -> Predictions:
         """Test the model of a state on these samples."""
         self._all(_testing(state), "load", state)
-        tasks = [(_testing(state), batch) for batch in _batches(samples)]
-        parts = dict(self._spread("predict", tasks))
+        tasks = [(_testing(state), "predict", batch) for batch in _batches(samples)]
+        parts = dict(self._spread(tasks))
         return _join(parts[number] for number in range(len(tasks)))
 
     def cpu_seconds(self) -> float:
@@ -153,7 +183,7 @@ class ProcessEngine(_Closing):
             worker.call(doing, name, *arguments)
         return [worker.result() for worker in self.workers]
 
-    def _spread(self, name: str, tasks: Iterable[tuple[str, Any]]) -> Iterator[tuple[int, Any]]:
+    def _spread(self, tasks: Iterable[tuple[str, str, Any]]) -> Iterator[tuple[int, Any]]:
         """Give each free worker the next task; yield (number of the task, result) as they come."""
         waiting = deque(enumerate(tasks))
         idle = list(self.workers)
@@ -161,7 +191,7 @@ class ProcessEngine(_Closing):
         while waiting or busy:
             while idle and waiting:
                 worker = idle.pop()
-                number, (doing, argument) = waiting.popleft()
+                number, (doing, name, argument) = waiting.popleft()
                 worker.call(doing, name, argument)
                 busy[worker.connection] = (worker, number)
             for connection in wait(list(busy)):
@@ -170,8 +200,8 @@ class ProcessEngine(_Closing):
                 idle.append(worker)
 
 
-def _training(client: int, state: Any) -> str:
-    return f"training client {client} in round {state.round + 1}"
+def _training(client: int, round_number: int) -> str:
+    return f"training client {client} in round {round_number + 1}"
 
 
 def _testing(state: Any) -> str:

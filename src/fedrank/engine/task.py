@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from fedrank.data import Federation
 from fedrank.errors import BallotError
-from fedrank.methods import Collector, Method
+from fedrank.methods import Collector, Learned, Method
 from fedrank.nn import channels_last
 from fedrank.randomness import Purpose, keyed_generator
 
@@ -33,9 +33,10 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A client's mean training loss, and why its message was refused, if it was."""
+    """An honest client's mean training loss, the bytes sent, and why they were refused, if they were."""
 
-    loss: float
+    loss: float | None
+    sent: int
     refusal: str | None = None
 
 
@@ -47,21 +48,27 @@ class Worker:
         self.federation = federation
         self.device = torch.device(device)
 
-    def begin(self, state: Any) -> None:
+    def begin(self, round_number: int, broadcast: bytes, asked: frozenset[int]) -> None:
         """Start a round: forget what was gathered before."""
-        self.state = state
-        self.collector: Collector = self.method.collector()
+        self.round = round_number
+        self.broadcast = broadcast
+        self.collector: Collector = self.method.collector(broadcast, asked)
 
     def train(self, client: int) -> Outcome:
         """Train one client and gather its message. An illegal message does not count."""
-        rng = keyed_generator(self.method.seed, Purpose.LOCAL_TRAINING, self.state.round, client)
-        samples = self.federation.train_samples(client)
-        update = self.method.client_update(self.state, samples, rng, self.device)
+        learned = self.learn(client)
+        message = self.method.write(self.broadcast, learned.update, client)
         try:
-            self.collector.add(update.message)
+            self.collector.add(client, message)
         except BallotError as refusal:
-            return Outcome(update.loss, str(refusal))
-        return Outcome(update.loss)
+            return Outcome(learned.loss, len(message), str(refusal))
+        return Outcome(learned.loss, len(message))
+
+    def learn(self, client: int) -> Learned:
+        """Train one client and keep what it has learned from the server."""
+        rng = keyed_generator(self.method.seed, Purpose.LOCAL_TRAINING, self.round, client)
+        samples = self.federation.train_samples(client)
+        return self.method.learn(self.broadcast, samples, rng, self.device)
 
     def collected(self) -> Collector:
         """Return what was gathered since the round began."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fedrank.attacks import ATTACKS
 from fedrank.data import IID, ByWriter, Dirichlet, Federation, Loaded, Partition, Shards, deal, load
 from fedrank.errors import ConfigError, ModelError
 from fedrank.experiment.config import DataSection, Experiment
-from fedrank.experiment.rounds import check_fit
+from fedrank.experiment.rounds import Adversary, check_fit
 from fedrank.methods import FRL
 from fedrank.nn import NETWORKS, LocalTraining, supernetwork
 
@@ -61,6 +62,16 @@ def build_method(experiment: Experiment, federation: Federation) -> FRL:
             weight_decay=local.weight_decay,
             batch_size=local.batch_size,
         ),
-        top=experiment.ballot.top,
+        ballots=experiment.wire.ballots,
+        broadcasts=experiment.wire.broadcasts,
         rate_decay=local.rate_decay,
+        run=bytes.fromhex(experiment.fingerprint())[:16],
     )
+
+
+def build_adversary(experiment: Experiment) -> Adversary | None:
+    """Return the malicious clients of an experiment, if it has any."""
+    section = experiment.attack
+    if section.name == "none":
+        return None
+    return Adversary(ATTACKS[section.name], section.share, section.redraw)

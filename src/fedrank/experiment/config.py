@@ -12,9 +12,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fedrank.errors import ConfigError
+from fedrank.rank.kind import Kind
 
 
 class Section(BaseModel):
@@ -62,10 +63,41 @@ class LocalSection(Section):
     rate_decay: float = Field(default=0.999, gt=0, le=1)
 
 
-class BallotSection(Section):
-    """What a client sends."""
+class WireSection(Section):
+    """What clients and server send each other, in the words of `fedrank.rank.Kind`."""
 
-    top: float = Field(default=1.0, gt=0, le=1)
+    ballots: str = "exact packed"
+    broadcasts: str = "exact packed"
+
+    @field_validator("ballots", "broadcasts")
+    @classmethod
+    def _is_a_kind(cls, words: str) -> str:
+        try:
+            return str(Kind.parse(words))
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+
+    @model_validator(mode="after")
+    def _clients_need_the_whole_ranking(self) -> Self:
+        if self.broadcasts.startswith("top"):
+            raise ValueError(f"broadcasts is {self.broadcasts!r}, but clients need the whole ranking")
+        return self
+
+
+class AttackSection(Section):
+    """What malicious clients do."""
+
+    name: Literal["none", "reverse"] = "none"
+    share: float = Field(default=0.0, ge=0, lt=1)
+    redraw: bool = True
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> Self:
+        if (self.name == "none") != (self.share == 0):
+            raise ValueError(
+                f"name is {self.name!r} and share {self.share}: an attack needs both, peace neither"
+            )
+        return self
 
 
 class Experiment(Section):
@@ -79,7 +111,8 @@ class Experiment(Section):
     data: DataSection
     network: NetworkSection
     local: LocalSection
-    ballot: BallotSection = BallotSection()
+    wire: WireSection = WireSection()
+    attack: AttackSection = AttackSection()
 
     @model_validator(mode="after")
     def _enough_clients(self) -> Self:

@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from fedrank.errors import RunError
 from fedrank.experiment.config import Experiment, load_file
 
-FORMAT = 1
+FORMAT = 2
 CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
 CHECKPOINT, SUMMARY = "checkpoint.npz", "summary.json"
+METRICS_KEYS = {"round", "evaluation", "clients", "upload_bytes", "download_bytes", "wall_seconds"}
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class RunDirectory:
         for line in self._read(METRICS).splitlines():
             with contextlib.suppress(ValueError):
                 record = json.loads(line)
-                if isinstance(record, dict) and {"round", "evaluation", "wall_seconds"} <= record.keys():
+                if isinstance(record, dict) and record.keys() >= METRICS_KEYS:
                     records.append(record)
         return records
 

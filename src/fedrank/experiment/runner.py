@@ -10,11 +10,11 @@ from typing import Any, Protocol
 from fedrank.data import Federation
 from fedrank.engine import local_engine
 from fedrank.errors import RunError
-from fedrank.experiment.build import build_federation, build_method
+from fedrank.experiment.build import build_adversary, build_federation, build_method
 from fedrank.experiment.config import Experiment
 from fedrank.experiment.interrupt import Interrupt
 from fedrank.experiment.metrics import Evaluation
-from fedrank.experiment.rounds import Round, Schedule, measure, play
+from fedrank.experiment.rounds import Adversary, Round, Schedule, measure, play
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.methods import Method, Traffic
 
@@ -22,7 +22,7 @@ from fedrank.methods import Method, Traffic
 class Observer(Protocol):
     """Watches a run, for example to draw a progress bar."""
 
-    def begin(self, done: int, rounds: int, traffic: Traffic) -> None: ...
+    def begin(self, done: int, rounds: int) -> None: ...
 
     def round_done(self, played: Round) -> None: ...
 
@@ -36,6 +36,7 @@ class Prepared:
     method: Method[Any]
     federation: Federation
     schedule: Schedule
+    adversary: Adversary | None
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,10 @@ class Result:
 
     rounds: int
     evaluation: Evaluation
-    traffic: Traffic
-    """Of one client in one round."""
+    sent: Traffic
+    """The bytes that one client has really transferred in one round, on average."""
+    paper_traffic: Traffic
+    """The same as the paper counts it."""
     wall_seconds: float
 
 
@@ -54,7 +57,8 @@ def prepare(experiment: Experiment, data_dir: Path) -> Prepared:
     federation = build_federation(experiment.data, experiment.seed, data_dir)
     schedule = Schedule(experiment.rounds, experiment.clients_per_round, experiment.evaluate_every)
     schedule.check(federation)
-    return Prepared(build_method(experiment, federation), federation, schedule)
+    method = build_method(experiment, federation)
+    return Prepared(method, federation, schedule, build_adversary(experiment))
 
 
 def run(
@@ -66,18 +70,17 @@ def run(
     the checkpoint never came.
     """
     method, federation, schedule = prepared.method, prepared.federation, prepared.schedule
-    traffic = method.traffic()
     with directory.locked():
         state = last_state(directory, method)
         directory.forget_after(state.round)
-        observer.begin(state.round, schedule.rounds, traffic)
+        observer.begin(state.round, schedule.rounds)
         with (
             local_engine(method, federation, workers=workers, device=device) as engine,
             Interrupt(observer.stopping) as interrupt,
         ):
             measured = None
-            for state, played in play(method, federation, engine, state, schedule):
-                directory.append_metrics(_record(played, traffic))
+            for state, played in play(method, federation, engine, state, schedule, prepared.adversary):
+                directory.append_metrics(_record(played))
                 directory.write_checkpoint(method.pack(state))
                 observer.round_done(played)
                 measured = played.evaluation
@@ -86,7 +89,8 @@ def run(
             result = Result(
                 rounds=state.round,
                 evaluation=measured or measure(federation, engine, state),
-                traffic=traffic,
+                sent=_sent(directory),
+                paper_traffic=method.traffic(),
                 wall_seconds=sum(record["wall_seconds"] for record in directory.read_metrics()),
             )
         directory.write_summary(asdict(result))
@@ -102,7 +106,8 @@ def evaluate(directory: RunDirectory, prepared: Prepared, *, workers: int, devic
     begin = time.perf_counter()
     with local_engine(method, federation, workers=workers, device=device) as engine:
         measured = measure(federation, engine, state)
-    return Result(state.round, measured, method.traffic(), time.perf_counter() - begin)
+    seconds = time.perf_counter() - begin
+    return Result(state.round, measured, _sent(directory), method.traffic(), seconds)
 
 
 def last_state(directory: RunDirectory, method: Method[Any]) -> Any:
@@ -111,14 +116,22 @@ def last_state(directory: RunDirectory, method: Method[Any]) -> Any:
     return method.init() if arrays is None else method.unpack(arrays)
 
 
-def _record(played: Round, traffic: Traffic) -> dict[str, Any]:
+def _sent(directory: RunDirectory) -> Traffic:
+    records = directory.read_metrics()
+    clients = sum(len(record["clients"]) for record in records)
+    up, down = (sum(record[f"{way}_bytes"] for record in records) for way in ("upload", "download"))
+    return Traffic(up / clients, down / clients)
+
+
+def _record(played: Round) -> dict[str, Any]:
     return {
         "round": played.number,
         "train_loss": played.train_loss,
         "refused": played.refused,
         "evaluation": asdict(played.evaluation) if played.evaluation else None,
-        "upload_bytes": traffic.upload_bytes * len(played.clients),
-        "download_bytes": traffic.download_bytes * len(played.clients),
+        "upload_bytes": round(played.sent.upload_bytes * len(played.clients)),
+        "download_bytes": round(played.sent.download_bytes * len(played.clients)),
         "wall_seconds": played.wall_seconds,
         "clients": played.clients,
+        "malicious": played.malicious,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedrank.data import Samples
+from fedrank.rank import Layout
 
 
 class State(Protocol):
@@ -24,22 +25,22 @@ class State(Protocol):
 class Collector(Protocol):
     """What has been gathered from some clients; collectors of different workers merge."""
 
-    def add(self, message: Any) -> None: ...
+    def add(self, sender: int, message: bytes) -> None: ...
 
     def merge(self, other: Any) -> None: ...
 
 
 @dataclass(frozen=True)
-class Update:
-    """What a client's training gave: the message to the server, and its mean training loss."""
+class Learned:
+    """What a client's training gave: its update, and the mean training loss."""
 
-    message: Any
+    update: NDArray[Any]
     loss: float
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one client transfers in one round, counted as the paper counts it."""
+    """What one client transfers in one round."""
 
     upload_bytes: float
     download_bytes: float
@@ -49,24 +50,44 @@ S = TypeVar("S", bound=State)
 
 
 class Method(Protocol[S]):
-    """A federated algorithm as pure functions. An engine only decides where `client_update` runs."""
+    """A federated algorithm as pure functions. Nothing but bytes passes between server and clients.
+
+    An engine only decides where `learn` and `write` run.
+    """
 
     @property
     def seed(self) -> int: ...
 
+    @property
+    def layout(self) -> Layout: ...
+
     def init(self) -> S: ...
 
-    def client_update(
-        self, state: S, samples: Samples, rng: np.random.Generator, device: torch.device
-    ) -> Update: ...
+    def broadcast(self, state: S) -> bytes:
+        """Return what the server sends to the clients of a round."""
+        ...
 
-    def collector(self) -> Collector: ...
+    def learn(
+        self, broadcast: bytes, samples: Samples, rng: np.random.Generator, device: torch.device
+    ) -> Learned:
+        """Train on a client's data."""
+        ...
+
+    def write(self, broadcast: bytes, update: NDArray[Any], sender: int) -> bytes:
+        """Return what a client sends to the server."""
+        ...
+
+    def collector(self, broadcast: bytes, asked: Collection[int]) -> Collector:
+        """Return what gathers the messages of a round from the clients that were asked."""
+        ...
 
     def aggregate(self, state: S, collected: Any) -> S: ...
 
     def model(self, state: S) -> nn.Module: ...
 
-    def traffic(self) -> Traffic: ...
+    def traffic(self) -> Traffic:
+        """Return what a client transfers, counted as the paper counts it."""
+        ...
 
     def pack(self, state: S) -> dict[str, NDArray[Any]]: ...
 

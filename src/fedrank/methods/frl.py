@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -14,9 +14,10 @@ from torch import nn
 
 from fedrank.data import Samples
 from fedrank.errors import BallotError, ConfigError, RunError
-from fedrank.methods.base import Traffic, Update
+from fedrank.methods.base import Learned, Traffic
 from fedrank.nn import LocalTraining, MaskedNetwork, Supernetwork, edge_popup
-from fedrank.rank import Ballot, Ranking, Tally
+from fedrank.rank import Form, Kind, Layout, Purpose, Ranking, Shape, Tally, check_ranking
+from fedrank.rank.form import round_of
 from fedrank.rank.traffic import packed_bits
 
 
@@ -28,6 +29,16 @@ class FRLState:
     ranking: Ranking
 
 
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A broadcast that a client has read: the round, its ranking, and the scores that follow it."""
+
+    message: bytes
+    round: int
+    ranking: Ranking
+    scores: NDArray[np.float32]
+
+
 @dataclass(frozen=True)
 class FRL:
     """Federated Rank Learning (Mozaffari et al., 2023, Algorithm 2).
@@ -36,44 +47,65 @@ class FRL:
     ----------
     network : the supernetwork whose edges the clients rank.
     local : how a client trains; the learning rate is that of the first round.
-    top : the share of a ranking that a client sends; below 1 this is Sparse-FRL.
+    ballots : the kind of ballots, as words that `Kind.parse` reads; "top=50%" is Sparse-FRL.
+    broadcasts : the kind of broadcasts.
     rate_decay : what the learning rate is multiplied with after every round.
+    run : 16 bytes that tell runs apart, so that no ballot of one can be counted in another.
     """
 
     network: Supernetwork
     local: LocalTraining = field(default_factory=LocalTraining)
-    top: float = 1.0
+    ballots: str = "exact packed"
+    broadcasts: str = "exact packed"
     rate_decay: float = 0.999
+    run: bytes = bytes(16)
 
     def __post_init__(self) -> None:
-        if not 0 < self.top <= 1:
-            raise ConfigError(
-                f"top is {self.top}: a ballot holds more than 0 and at most all (1) of a ranking"
-            )
+        Kind.parse(self.ballots)
+        if Kind.parse(self.broadcasts).shape is Shape.TOP:
+            raise ConfigError(f"broadcasts is {self.broadcasts!r}: clients need the whole ranking")
 
     @property
     def seed(self) -> int:
         """The seed of the supernetwork, from which all other randomness is derived too."""
         return self.network.seed
 
+    @property
+    def layout(self) -> Layout:
+        """The layers whose edges are ranked."""
+        return self.network.layout
+
     def init(self) -> FRLState:
         """Return the ranking of the initial scores (line 4)."""
-        return FRLState(0, self.network.initial_ranking())
+        return FRLState(0, self._seed_ranking)
 
-    def client_update(
-        self, state: FRLState, samples: Samples, rng: np.random.Generator, device: torch.device
-    ) -> Update:
+    def broadcast(self, state: FRLState) -> bytes:
+        """Write down the global ranking."""
+        return self._broadcast_form(state.round).fill_in(state.ranking)
+
+    def learn(
+        self, broadcast: bytes, samples: Samples, rng: np.random.Generator, device: torch.device
+    ) -> Learned:
         """Rank the edges on a client's data (lines 9 to 12)."""
-        rate = self.local.learning_rate * self.rate_decay**state.round
-        scores = self._placed_scores(state.ranking)
+        opened = self._open(broadcast)
+        rate = self.local.learning_rate * self.rate_decay**opened.round
         local = replace(self.local, learning_rate=rate)
-        trained = edge_popup(self._masked_network(device), scores, samples, rng, local)
-        ranking = self.network.rank(trained.scores)
-        return Update(Ballot.of(ranking, self.network.layout, self.top), trained.loss)
+        trained = edge_popup(self._masked_network(device), opened.scores, samples, rng, local)
+        return Learned(self.network.rank(trained.scores), trained.loss)
 
-    def collector(self) -> Tally:
+    def write(self, broadcast: bytes, update: Ranking, sender: int) -> bytes:
+        """Fill in a client's ballot."""
+        return self.form(broadcast).fill_in(update, sender)
+
+    def form(self, broadcast: bytes) -> Form:
+        """Return the form of the ballots that follow a broadcast."""
+        opened = self._open(broadcast)
+        kind = Kind.parse(self.ballots)
+        return Form(self.layout, kind, opened.ranking, self.run, opened.round)
+
+    def collector(self, broadcast: bytes, asked: Collection[int]) -> Tally:
         """Return an empty tally."""
-        return Tally(self.network.layout, self.top)
+        return Tally(self.form(broadcast), asked)
 
     def aggregate(self, state: FRLState, collected: Tally) -> FRLState:
         """Let the ballots decide on the next ranking (line 15)."""
@@ -85,8 +117,9 @@ class FRL:
 
     def traffic(self) -> Traffic:
         """Return what a client sends and receives: its ballot, and the whole global ranking."""
-        layout = self.network.layout
-        return Traffic(upload_bytes=packed_bits(layout, self.top) / 8, download_bytes=packed_bits(layout) / 8)
+        kinds = (Kind.parse(self.ballots), Kind.parse(self.broadcasts))
+        upload, download = (packed_bits(self.layout, kind) for kind in kinds)
+        return Traffic(upload / 8, download / 8)
 
     def pack(self, state: FRLState) -> dict[str, NDArray[Any]]:
         """Return the state as arrays for a checkpoint."""
@@ -96,20 +129,32 @@ class FRL:
         """Return the state that `pack` turned into arrays."""
         try:
             state = FRLState(int(arrays["round"]), arrays["ranking"])
-            Ballot(state.ranking).validate(self.network.layout)
+            check_ranking(state.ranking, self.layout)
         except (KeyError, TypeError, BallotError) as error:
             raise RunError(f"the checkpoint does not hold a ranking of this network ({error})") from error
         return state
 
-    def _placed_scores(self, ranking: Ranking) -> NDArray[np.float32]:
-        """Return the scores that follow a ranking: the same for all clients of a round."""
-        if self._last_placed.get("ranking") is not ranking:
-            self._last_placed.update(ranking=ranking, scores=self.network.place(ranking))
-        return self._last_placed["scores"]
+    def _open(self, broadcast: bytes) -> Opened:
+        """Read a broadcast and place the scores by its ranking (line 10), once for all clients of a round."""
+        if self._last_opened is None or self._last_opened.message is not broadcast:
+            number = round_of(broadcast)
+            ranking = self._broadcast_form(number).read(broadcast)
+            self.__dict__["_last_opened"] = Opened(broadcast, number, ranking, self.network.place(ranking))
+        assert self._last_opened is not None
+        return self._last_opened
 
     @cached_property
-    def _last_placed(self) -> dict[str, NDArray[Any]]:
-        return {}
+    def _last_opened(self) -> Opened | None:
+        return None
+
+    def _broadcast_form(self, round_number: int) -> Form:
+        kind = Kind.parse(self.broadcasts)
+        reference = self._seed_ranking if kind.coded else None
+        return Form(self.layout, kind, reference, self.run, round_number, Purpose.BROADCAST)
+
+    @cached_property
+    def _seed_ranking(self) -> Ranking:
+        return self.network.initial_ranking()
 
     def _masked_network(self, device: torch.device) -> MaskedNetwork:
         """Return the network to train in: one for each device, since its buffers serve all clients."""

@@ -1,20 +1,37 @@
 """Layouts, rankings, ballots, tallies and votes. Knows NumPy and numba only."""
 
-from fedrank.rank.ballot import Ballot
+from fedrank.rank.form import Form, Purpose
+from fedrank.rank.kind import Kind, Shape
 from fedrank.rank.layout import Layer, Layout, top_count
-from fedrank.rank.ranking import Ranking, Reputation, place, rank, reputation, top_mask
+from fedrank.rank.ranking import (
+    Ranking,
+    Reputation,
+    check_ranking,
+    place,
+    rank,
+    rank_points,
+    reputation,
+    top_mask,
+    vote_on,
+)
 from fedrank.rank.tally import Tally
 
 __all__ = [
-    "Ballot",
+    "Form",
+    "Kind",
     "Layer",
     "Layout",
+    "Purpose",
     "Ranking",
     "Reputation",
+    "Shape",
     "Tally",
+    "check_ranking",
     "place",
     "rank",
+    "rank_points",
     "reputation",
     "top_count",
     "top_mask",
+    "vote_on",
 ]

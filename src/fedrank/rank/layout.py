@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,7 +69,17 @@ class Layout:
     def __len__(self) -> int:
         return len(self.layers)
 
-    @property
+    @cached_property
+    def digest(self) -> bytes:
+        """16 bytes that tell layouts apart: names and shapes of all layers, hashed (docs/wire-format.md)."""
+        parts = []
+        for layer in self.layers:
+            name = layer.name.encode()
+            parts += [struct.pack("<I", len(name)), name]
+            parts.append(struct.pack(f"<{1 + len(layer.shape)}I", len(layer.shape), *layer.shape))
+        return hashlib.sha256(b"".join(parts)).digest()[:16]
+
+    @cached_property
     def size(self) -> int:
         """The number of edges of the whole network."""
         last = self.layers[-1]

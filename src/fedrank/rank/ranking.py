@@ -7,10 +7,13 @@ that sums. Both are flat int32 arrays in the order of the layout; edge numbers c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.rank.kernels import pack_scores, unpack_numbers
+from fedrank.errors import BallotError
+from fedrank.rank.kernels import count_repeated, pack_scores, unpack_numbers
 from fedrank.rank.layout import Layout, top_count
 
 Ranking = NDArray[np.int32]
@@ -53,6 +56,22 @@ def rank(scores: NDArray[np.float32], layout: Layout) -> Ranking:
     return ranking
 
 
+def rank_points(points: NDArray[np.int64], layout: Layout) -> Ranking:
+    """Return the ranking of `points` in each layer, ties by edge number."""
+    ranking = np.empty(layout.size, np.int32)
+    for layer in layout:
+        ranking[layer.edges] = argsort_totals(points[layer.edges])
+    return ranking
+
+
+def vote_on(rankings: Iterable[Ranking], layout: Layout) -> Ranking:
+    """Return the vote of some rankings (Vote of Algorithm 2), for those who hold them all."""
+    points = np.zeros(layout.size, np.int64)
+    for ranking in rankings:
+        points += reputation(ranking, layout)
+    return rank_points(points, layout)
+
+
 def reputation(ranking: Ranking, layout: Layout) -> Reputation:
     """Return each edge's position in `ranking`: the inverse permutation of every layer."""
     positions = np.empty(layout.size, np.int32)
@@ -76,3 +95,16 @@ def top_mask(ranking: Ranking, layout: Layout, share: float) -> NDArray[np.bool_
         top = ranking[layer.edges][layer.size - top_count(layer.size, share) :]
         mask[layer.edges][top] = True
     return mask
+
+
+def check_ranking(ranking: Ranking, layout: Layout) -> None:
+    """Raise BallotError unless each layer names each of its edges once."""
+    if ranking.dtype != np.int32 or ranking.shape != (layout.size,):
+        raise BallotError(
+            f"a ranking of {layout.size} edges is expected, this is {ranking.dtype} of shape {ranking.shape}"
+        )
+    for layer in layout:
+        repeated = count_repeated(ranking[layer.edges], layer.size)
+        if repeated:
+            what = "edges that do not exist" if repeated < 0 else f"{repeated} edges more than once"
+            raise BallotError(f"layer {layer.name!r}: the ranking names {what}")

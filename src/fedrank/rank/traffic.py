@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from fedrank.rank.layout import Layout, top_count
+import math
+
+from fedrank.rank.kind import Kind
+from fedrank.rank.layout import Layout
 
 
-def packed_bits(layout: Layout, top: float = 1.0) -> int:
-    """Return the bits of a ballot: ceil(log2 n) for each edge it names, layer by layer.
+def packed_bits(layout: Layout, kind: Kind) -> int:
+    """Return the bits of a ballot's numbers: ceil(log2 n) for each edge it names, layer by layer.
 
     Source: the paper's section on communication efficiency.
     """
-    return sum(top_count(layer.size, top) * (layer.size - 1).bit_length() for layer in layout)
+    return sum(kind.named(layer.size) * kind.width(layer.size) for layer in layout)
+
+
+def least_bits(layout: Layout) -> float:
+    """Return log2(n!) summed over the layers: what the paper names as the lower bound of a ranking."""
+    return sum(math.lgamma(layer.size + 1) for layer in layout) / math.log(2)

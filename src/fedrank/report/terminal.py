@@ -19,7 +19,6 @@ from rich.table import Table
 
 from fedrank.experiment.rounds import Round
 from fedrank.experiment.runner import Result
-from fedrank.methods import Traffic
 
 if TYPE_CHECKING:
     from fedrank.bench import Row
@@ -51,7 +50,7 @@ class RunProgress:
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
-    def begin(self, done: int, rounds: int, traffic: Traffic) -> None:
+    def begin(self, done: int, rounds: int) -> None:
         """Start counting rounds."""
         self.rounds = rounds
         self.progress.reset(
@@ -60,12 +59,14 @@ class RunProgress:
             total=rounds,
             completed=done,
             accuracy="",
-            traffic=f"↑ {mebibytes(traffic.upload_bytes)} ↓ {mebibytes(traffic.download_bytes)}",
+            traffic="",
         )
 
     def round_done(self, played: Round) -> None:
         """Show that a round is done and how the model does."""
-        self.progress.update(self.task, completed=played.number)
+        sent = played.sent
+        traffic = f"↑ {mebibytes(sent.upload_bytes)} ↓ {mebibytes(sent.download_bytes)}"
+        self.progress.update(self.task, completed=played.number, traffic=traffic)
         if played.evaluation is None:
             return
         accuracy = f"accuracy {played.evaluation.test_accuracy:.1%}"
@@ -91,7 +92,7 @@ def mebibytes(count: float) -> str:
 
 def summary_table(name: str, result: Result) -> Table:
     """Return the result of a run as a table."""
-    measured, traffic = result.evaluation, result.traffic
+    measured, sent, paper = result.evaluation, result.sent, result.paper_traffic
     clients = measured.clients
     table = Table(
         title=f"{name} after {result.rounds} rounds",
@@ -110,8 +111,11 @@ def summary_table(name: str, result: Result) -> Table:
         f"mean [bold]{clients.mean:.1%}[/]  std {clients.std:.1%}  "
         f"min {clients.min:.1%}  max {clients.max:.1%}",
     )
-    table.add_row("upload per client, round", mebibytes(traffic.upload_bytes))
-    table.add_row("download per client, round", mebibytes(traffic.download_bytes))
+    for name, real, counted in (
+        ("upload per client, round", sent.upload_bytes, paper.upload_bytes),
+        ("download per client, round", sent.download_bytes, paper.download_bytes),
+    ):
+        table.add_row(name, f"{mebibytes(real)}  (as the paper counts: {mebibytes(counted)})")
     table.add_row("time", f"{result.wall_seconds:.0f} s")
     return table
 

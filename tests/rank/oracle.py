@@ -1,0 +1,55 @@
+"""Ballots and votes in plain Python: lists, dictionaries, fractions and sorted(). Slow and obvious."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from fractions import Fraction
+
+from fedrank.rank import Form, Shape
+
+
+def shift(form: Form, sender: int) -> Fraction:
+    """By what fraction of a level a client's borders are shifted."""
+    if not form.kind.dithered:
+        return Fraction(1, 2)
+    message = struct.pack("<IQ", form.round, sender) + form.run
+    return Fraction(int.from_bytes(hashlib.sha256(message).digest()[:2], "little"), 65536)
+
+
+def points_of(form: Form, ranking: list[int], sender: int) -> list[int]:
+    """The points that a client's ranking gives to each edge."""
+    points: list[int] = []
+    for layer in form.layout:
+        order = list(ranking[layer.edges])
+        size = len(order)
+        by_edge = dict.fromkeys(range(size), 0)
+        match form.kind.shape:
+            case Shape.EXACT:
+                for position, edge in enumerate(order):
+                    by_edge[edge] = 2 * position
+            case Shape.TOP:
+                unsent = int((1 - form.kind.number / 1_000_000) * size)
+                for position in range(unsent, size):
+                    by_edge[order[position]] = 2 * position
+            case Shape.LEVELS:
+                levels = min(form.kind.number, size)
+                inner = [
+                    int((q - Fraction(1, 2) + shift(form, sender)) * size / levels) for q in range(1, levels)
+                ]
+                for begin, end in zip([0, *inner], [*inner, size], strict=True):
+                    for edge in order[begin:end]:
+                        by_edge[edge] = begin + end - 1  # twice the mean of begin, ..., end - 1
+        points += [by_edge[edge] for edge in range(size)]
+    return points
+
+
+def vote(form: Form, rankings: list[list[int]]) -> list[int]:
+    """The vote of clients 0, 1, 2, ..."""
+    ballots = [points_of(form, ranking, sender) for sender, ranking in enumerate(rankings)]
+    totals = [sum(column) for column in zip(*ballots, strict=True)]
+    result: list[int] = []
+    for layer in form.layout:
+        of_layer = totals[layer.edges]
+        result += sorted(range(layer.size), key=lambda edge: (of_layer[edge], edge))
+    return result
