@@ -231,19 +231,20 @@ def plot(
 def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Measure less, in about a minute.")] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="step, round, vote or start; can be repeated.")
+        list[str] | None,
+        typer.Option(help="step, round, vote, ballot, start or fuzz; can be repeated."),
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the numbers here too.")] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Measure how fast fedrank is on this machine, and how far from what the machine could do."""
-    from fedrank.bench import SECTIONS, run
+    from fedrank.bench import ALL_SECTIONS, SECTIONS, run
     from fedrank.data import default_data_dir
     from fedrank.report.terminal import print_measurements
 
-    unknown = set(only or ()) - set(SECTIONS)
+    unknown = set(only or ()) - set(ALL_SECTIONS)
     if unknown:
-        raise ConfigError(f"--only {unknown.pop()}: there are {', '.join(SECTIONS)}")
+        raise ConfigError(f"--only {unknown.pop()}: there are {', '.join(ALL_SECTIONS)}")
     rows = run(data_dir or default_data_dir(), only=only or SECTIONS, quick=quick)
     measured = print_measurements(out, rows)
     if json_file is not None:
@@ -253,6 +254,41 @@ def bench(
             json_file.write_text(json.dumps([asdict(row) for row in measured], indent=2) + "\n")
         except OSError as error:
             raise ConfigError(f"{json_file}: cannot be written ({error.strerror})") from error
+
+
+def _complete_network() -> list[str]:
+    from fedrank.nn import NETWORKS
+
+    return list(NETWORKS)
+
+
+@app.command()
+def traffic(
+    network: Annotated[
+        str, typer.Option("--net", help="Which network.", autocompletion=_complete_network)
+    ] = "lenet",
+    plot_file: Annotated[
+        Path | None, typer.Option("--plot", help="Draw cost against parameters: .svg, .png or .html.")
+    ] = None,
+) -> None:
+    """Print what a client sends and receives in a round, for every method and kind of ballot.
+
+    [bold]fedrank traffic --net conv8[/]
+    [bold]fedrank traffic --plot traffic.svg[/]
+    """
+    from fedrank.nn import NETWORKS, supernetwork
+    from fedrank.paper.traffic import traffic_table
+    from fedrank.report.terminal import traffic_listing
+
+    if network not in NETWORKS:
+        raise ConfigError(f"--net {network}: there are {', '.join(NETWORKS)}")
+    layout = supernetwork(NETWORKS[network](), seed=0).layout
+    out.print(traffic_listing(network, layout.size, traffic_table(layout)))
+    if plot_file is not None:
+        from fedrank.report.charts import save, traffic_chart
+
+        save(traffic_chart(), plot_file)
+        out.print(f"  The chart lies in {plot_file}", highlight=False)
 
 
 @data_app.command("list")

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from fedrank.bench.ballots import ballots
+from fedrank.bench.fuzz import fuzzing
 from fedrank.bench.measure import Row, measure_limits
 from fedrank.bench.training import rounds, steps
 from fedrank.bench.votes import start_up, votes
 from fedrank.engine.task import one_thread
 
-SECTIONS = ("step", "round", "vote", "start")
+SECTIONS = ("step", "round", "vote", "ballot", "start")
+"""What is measured unless something else is asked for; "fuzz" takes long and must be asked for."""
+ALL_SECTIONS = (*SECTIONS, "fuzz")
 
 
 def run(data_dir: Path, *, only: Sequence[str] = SECTIONS, quick: bool = False) -> Iterator[Row]:
@@ -25,5 +29,9 @@ def run(data_dir: Path, *, only: Sequence[str] = SECTIONS, quick: bool = False) 
         yield from rounds(limits, data_dir, quick=quick)
     if "vote" in only:
         yield from votes(quick=quick)
+    if "ballot" in only:
+        yield from ballots(data_dir, quick=quick)
+    if "fuzz" in only:
+        yield from fuzzing(quick=quick)
     if "start" in only:
         yield from start_up()

@@ -67,7 +67,47 @@ def accuracy_chart(runs: Sequence[RunDirectory]) -> altair.LayerChart:
     return chart
 
 
-def save(chart: altair.LayerChart, path: Path) -> None:
+def traffic_chart() -> altair.HConcatChart:
+    """Draw what a client and round cost against the number of parameters: the paper's figure, ours added."""
+    from fedrank.paper.traffic import traffic_by_size
+
+    alt = _altair()
+    shown = [
+        *("FedAvg", "TopK 10%", "SignSGD", "FRL", "Sparse-FRL, top 50%", "Sparse-FRL, top 10%"),
+        *("FRL, levels=16 dithered coded", "FRL, levels=4 dithered coded"),
+    ]
+    points = [
+        {
+            "parameters": size,
+            "method": row.name,
+            "upload": row.upload / 2**20,
+            "download": row.download / 2**20,
+        }
+        for size, row in traffic_by_size([10**4, 10**5, 10**6, 10**7, 10**8])
+        if row.name in shown
+    ]
+    base = alt.Chart(alt.Data(values=points)).mark_line(point=True)
+    panels = [
+        base.encode(
+            x=alt.X("parameters:Q", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s")),
+            y=alt.Y(f"{way}:Q", scale=alt.Scale(type="log"), title=f"{way}, MiB", axis=alt.Axis(format="~g")),
+            color=alt.Color(
+                "method:N", title=None, sort=shown, scale=alt.Scale(domain=shown, range=list(COLOURS))
+            ),
+            strokeDash=alt.StrokeDash("method:N", sort=shown, legend=None),
+        ).properties(width=300, height=300)
+        for way in ("upload", "download")
+    ]
+    title = alt.Title(
+        "Communication of one client in one round",
+        subtitle="one layer of so many parameters; coded ballots: bits per edge as measured on MNIST",
+        anchor="start",
+    )
+    chart: altair.HConcatChart = alt.hconcat(*panels).properties(title=title)
+    return chart
+
+
+def save(chart: altair.TopLevelMixin, path: Path) -> None:
     """Write a chart as the kind of file that its name asks for."""
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{path}: a chart can be written as {', '.join(SUFFIXES)}")

@@ -22,6 +22,7 @@ from fedrank.experiment.runner import Result
 
 if TYPE_CHECKING:
     from fedrank.bench import Row
+    from fedrank.paper.traffic import TrafficRow
 
 
 class RunProgress:
@@ -117,6 +118,26 @@ def summary_table(name: str, result: Result) -> Table:
     ):
         table.add_row(name, f"{mebibytes(real)}  (as the paper counts: {mebibytes(counted)})")
     table.add_row("time", f"{result.wall_seconds:.0f} s")
+    return table
+
+
+def traffic_listing(network: str, edges: int, rows: Iterable[TrafficRow]) -> Table:
+    """Return what a client sends and receives with every method as a table."""
+    table = Table(
+        title=f"{network}, {edges:,} edges: one client and round, in MiB",
+        caption="measured: bits per edge as on MNIST, rounds 1 to 30; what they are depends on the data",
+        title_justify="left",
+        caption_justify="left",
+        box=None,
+        padding=(0, 2),
+    )
+    table.add_column("method")
+    table.add_column("upload", justify="right")
+    table.add_column("download", justify="right")
+    table.add_column("counted")
+    for row in rows:
+        counted = {"paper": "as in the paper", "packed": "packed", "measured": "measured"}[row.source]
+        table.add_row(row.name, f"{row.upload_mebibytes:.2f}", f"{row.download_mebibytes:.2f}", counted)
     return table
 
 

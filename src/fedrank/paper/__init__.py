@@ -1,0 +1,1 @@
+"""The paper's tables and figures, with the published numbers beside ours."""
