@@ -87,9 +87,10 @@ def traffic_chart() -> altair.HConcatChart:
         if row.name in shown
     ]
     base = alt.Chart(alt.Data(values=points)).mark_line(point=True)
+    ticks = alt.Axis(format="~s", values=[10**power for power in range(4, 9)])
     panels = [
         base.encode(
-            x=alt.X("parameters:Q", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s")),
+            x=alt.X("parameters:Q", scale=alt.Scale(type="log"), axis=ticks),
             y=alt.Y(f"{way}:Q", scale=alt.Scale(type="log"), title=f"{way}, MiB", axis=alt.Axis(format="~g")),
             color=alt.Color(
                 "method:N", title=None, sort=shown, scale=alt.Scale(domain=shown, range=list(COLOURS))
