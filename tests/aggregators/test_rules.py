@@ -1,0 +1,209 @@
+"""Aggregation rules against plain oracles, and where they break."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import optimize, stats
+
+from fedrank.aggregators import AGGREGATORS, LISTED, MIXINGS, Chain, aggregator
+from fedrank.aggregators.rules import multi_krum_selection, squared_distances
+from fedrank.errors import ConfigError
+
+RNG = np.random.default_rng(0)
+
+
+def some_updates(seed: int, n: int, d: int, dtype: type = np.float64) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, d)).astype(dtype)
+
+
+def aggregate(name: str, updates: np.ndarray, m: int) -> np.ndarray:
+    return Chain(name)(updates, m, np.random.default_rng(0))
+
+
+# --- oracles: loops over pairs and coordinates --------------------------------------------------
+
+
+def oracle_krum_choice(updates: list[np.ndarray], m: int) -> int:
+    scores = []
+    for i, one in enumerate(updates):
+        distances = sorted(float(((one - other) ** 2).sum()) for j, other in enumerate(updates) if j != i)
+        scores.append(sum(distances[: max(1, len(updates) - m - 2)]))
+    return scores.index(min(scores))
+
+
+def oracle_multi_krum(updates: np.ndarray, m: int) -> np.ndarray:
+    remaining, selected = list(updates), []
+    while len(remaining) > 2 * m + 2:
+        selected.append(remaining.pop(oracle_krum_choice(remaining, m)))
+    return sum(selected) / len(selected)
+
+
+def oracle_nnm(updates: np.ndarray, m: int) -> np.ndarray:
+    mixed = []
+    for one in updates:
+        by_distance = sorted(updates, key=lambda other: float(((one - other) ** 2).sum()))
+        mixed.append(sum(by_distance[: len(updates) - m]) / (len(updates) - m))
+    return np.array(mixed)
+
+
+ORACLES = {
+    "mean": lambda u, m: sum(u) / len(u),
+    "trimmed-mean": lambda u, m: stats.trim_mean(u, m / len(u) + 1e-9, axis=0),
+    "median": lambda u, m: np.array([sorted(column)[len(u) // 2] for column in u.T]),
+    "krum": lambda u, m: u[oracle_krum_choice(list(u), m)],
+    "multi-krum": oracle_multi_krum,
+}
+
+
+@given(st.integers(0, 2**32), st.sampled_from([7, 9, 13]), st.integers(0, 2), st.sampled_from([1, 5, 40]))
+def test_rules_equal_their_oracles(seed: int, n: int, m: int, d: int) -> None:
+    updates = some_updates(seed, n, d)
+    for name, oracle in ORACLES.items():
+        np.testing.assert_allclose(aggregate(name, updates, m), oracle(updates, m), rtol=1e-9, atol=1e-12)
+    mixed, left = MIXINGS["nnm"](updates, m, RNG)
+    assert left == m
+    np.testing.assert_allclose(mixed, oracle_nnm(updates, m), rtol=1e-9, atol=1e-12)
+
+
+def test_the_median_of_an_even_number_lies_in_the_middle() -> None:
+    updates = some_updates(3, 8, 30)
+    np.testing.assert_allclose(aggregate("median", updates, 1), np.median(updates, axis=0))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_geometric_median_minimises_the_sum_of_distances(seed: int) -> None:
+    updates = some_updates(seed, 9, 3)
+
+    def cost(point: np.ndarray) -> float:
+        return float(np.linalg.norm(updates - point, axis=1).sum())
+
+    found = optimize.minimize(
+        cost, updates.mean(axis=0), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}
+    )
+    ours = aggregate("geometric-median", updates, 2)
+    assert cost(ours) <= cost(found.x) + 1e-9
+    np.testing.assert_allclose(ours, found.x, atol=1e-4)
+
+
+def test_the_geometric_median_of_a_majority_in_one_point_is_that_point() -> None:
+    updates = np.array([[1.0, 2.0]] * 5 + [[9.0, 9.0], [-3.0, 0.0]])
+    np.testing.assert_allclose(aggregate("geometric-median", updates, 2), [1, 2], atol=1e-5)
+
+
+def test_large_updates_are_split_into_blocks_without_a_trace() -> None:
+    updates = some_updates(1, 7, 40_000, np.float32)
+    whole = np.sort(updates, axis=0)[2:-2].mean(axis=0)
+    np.testing.assert_allclose(aggregate("trimmed-mean", updates, 2), whole, rtol=1e-5, atol=1e-6)
+    pairs = [
+        ((updates[i] - updates[j]).astype(np.float64) ** 2).sum()
+        for i, j in itertools.product(range(7), range(7))
+    ]
+    np.testing.assert_allclose(squared_distances(updates).reshape(-1), pairs, rtol=1e-5, atol=1e-6)
+
+
+CHAINS = [*AGGREGATORS, "nnm+trimmed-mean", "nnm+median", "bucketing+median", "bucketing+nnm+krum"]
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@given(seed=st.integers(0, 2**32))
+def test_the_order_of_updates_does_not_matter(name: str, seed: int) -> None:
+    if "bucketing" in name:
+        return  # its pairs are drawn
+    updates = some_updates(seed, 11, 20)
+    order = np.random.default_rng(seed).permutation(11)
+    np.testing.assert_allclose(
+        aggregate(name, updates[order], 2), aggregate(name, updates, 2), rtol=1e-7, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_shifted_and_scaled_world_gives_a_shifted_and_scaled_result(name: str) -> None:
+    updates = some_updates(4, 12, 15)
+    expected = 3 * aggregate(name, updates, 1) + 5
+    np.testing.assert_allclose(aggregate(name, 3 * updates + 5, 1), expected, rtol=1e-6)
+
+
+BREAKDOWN = {
+    "mean": 1,
+    "trimmed-mean": 4,
+    "median": 6,
+    "krum": 6,
+    "multi-krum": 5,
+    "geometric-median": 6,
+    "centred-clipping": 6,
+    "nnm+trimmed-mean": 4,
+}
+"""How many of 11 equal far-away updates it takes to carry a rule along that was told to expect 3."""
+
+
+@pytest.mark.parametrize(("name", "breaks_at"), BREAKDOWN.items())
+def test_a_rule_breaks_exactly_where_theory_says(name: str, breaks_at: int) -> None:
+    expected = 3 if name not in ("mean",) else 0
+
+    def moved(malicious: int, how_far: float) -> float:
+        updates = some_updates(5, 11, 8)
+        updates[:malicious] = how_far
+        return float(np.abs(aggregate(name, updates, expected)).max())
+
+    assert moved(breaks_at - 1, 1e9) < 100
+    assert moved(breaks_at, 1e9) > 1e6
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "m", "condition"),
+    [
+        ("trimmed-mean", 4, 2, "n > 2 m"),
+        ("median", 2, 1, "n > 2 m"),
+        ("krum", 8, 3, r"n > 2 m \+ 2"),
+        ("multi-krum", 8, 3, r"n > 2 m \+ 2"),
+        ("geometric-median", 4, 2, "n > 2 m"),
+        ("centred-clipping", 4, 2, "n > 2 m"),
+        ("nnm+mean", 4, 2, "n > 2 m"),
+    ],
+)
+def test_too_few_updates_are_refused_with_the_condition(name: str, n: int, m: int, condition: str) -> None:
+    with pytest.raises(ConfigError, match=f"needs {condition}; there are n = {n} updates and m = {m}"):
+        aggregate(name, some_updates(0, n, 3), m)
+
+
+def test_multi_krum_leaves_out_the_outliers() -> None:
+    updates = some_updates(6, 25, 10)
+    updates[[3, 8, 20]] += 50
+    assert not {3, 8, 20} & set(multi_krum_selection(updates, 3).tolist())
+    assert multi_krum_selection(updates, 3).size == 25 - 2 * 3 - 2
+
+
+def test_bucketing_averages_pairs_and_keeps_the_mean() -> None:
+    updates = some_updates(7, 10, 4)
+    mixed, m = MIXINGS["bucketing"](updates, 2, np.random.default_rng(1))
+    assert mixed.shape == (5, 4)
+    assert m == 2
+    np.testing.assert_allclose(mixed.mean(axis=0), updates.mean(axis=0))
+
+
+@pytest.mark.parametrize("name", ["means", "nnm", "nnm+", "mean+nnm", "xyz+mean", ""])
+def test_a_chain_that_does_not_exist_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="there are"):
+        Chain(name)
+
+
+def test_every_rule_is_listed_with_its_source() -> None:
+    assert LISTED.keys() == AGGREGATORS.keys() | MIXINGS.keys()
+    assert all(entry.summary and entry.source for entry in LISTED.values())
+
+
+def test_a_users_own_rule_is_one_decorated_function() -> None:
+    @aggregator("first-test", "a test")
+    def first(updates: np.ndarray, _malicious: int) -> np.ndarray:
+        """The first update."""
+        return updates[0]
+
+    try:
+        updates = some_updates(0, 3, 4)
+        assert aggregate("first-test", updates, 0).tolist() == updates[0].tolist()
+        assert LISTED["first-test"].summary == "The first update."
+    finally:
+        del AGGREGATORS["first-test"], LISTED["first-test"]
