@@ -23,6 +23,8 @@ class Purpose(enum.IntEnum):
     SELECTION = 5
     LOCAL_TRAINING = 6
     MALICIOUS = 7
+    AGGREGATION = 8
+    ATTACK = 9
 
 
 def keyed_generator(seed: int, purpose: Purpose, *coordinates: int) -> np.random.Generator:

@@ -1,6 +1,27 @@
 """What malicious clients send instead of what they have learned. Each attack is one function."""
 
-from fedrank.attacks.base import ATTACKS, Attack, View
-from fedrank.attacks.reverse import reverse
+from fedrank.attacks import data, rankings, weights
+from fedrank.attacks.base import (
+    ATTACKS,
+    Attack,
+    Knowledge,
+    Target,
+    View,
+    attack,
+    attack_named,
+    data_poisoning,
+)
 
-__all__ = ["ATTACKS", "Attack", "View", "reverse"]
+__all__ = [
+    "ATTACKS",
+    "Attack",
+    "Knowledge",
+    "Target",
+    "View",
+    "attack",
+    "attack_named",
+    "data",
+    "data_poisoning",
+    "rankings",
+    "weights",
+]

@@ -2,40 +2,133 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from fedrank.data import Federation
+from fedrank.errors import ConfigError
 from fedrank.rank import Layout
+
+Update = NDArray[Any]
+
+
+class Knowledge(enum.StrEnum):
+    """What an attack's adversary sees beside the global model, which every client is sent."""
+
+    OWN = "own data"
+    """Each malicious client knows what it has learned itself."""
+    COLLUDERS = "the colluders' updates"
+    """The malicious clients of a round know what all of them have learned."""
+    BENIGN = "the benign updates"
+    """They also know the updates that the benign clients of the round are about to send."""
+
+
+class Target(enum.StrEnum):
+    """What is attacked."""
+
+    RANKINGS = "rankings"
+    WEIGHTS = "weights"
+    EITHER = "either"
 
 
 @dataclass(frozen=True)
 class View:
-    """What the colluders of a round know.
+    """What the colluders of a round see: no more than their attack has declared.
 
     Parameters
     ----------
     layout : the network's layers.
-    own : what each colluder has learned on its own data, as an honest client would have.
+    reference : the global ranking or weights that the server has sent.
+    own : what the colluders (or, for `Knowledge.OWN`, the one client) have learned as honest clients would.
+    benign : what the benign clients of the round have learned; empty unless the attack knows it.
+    malicious : how many colluders there are in this round.
+    aggregate : what the server's rule would make of some updates; for rankings, the vote.
+    keep : the share of edges in the subnetwork.
+    rng : the adversary's own randomness.
     """
 
     layout: Layout
-    own: list[NDArray[Any]]
+    reference: Update
+    own: list[Update]
+    benign: list[Update]
+    malicious: int
+    aggregate: Callable[[list[Update]], Update]
+    keep: float
+    rng: np.random.Generator
 
 
-Attack = Callable[[View], list[NDArray[Any]]]
-"""Returns the update that each colluder sends, in the order of `View.own`."""
+Craft = Callable[[View], Update]
+"""Returns the update that the colluders send (`Knowledge.OWN`: that this one sends)."""
+Poison = Callable[[Federation, frozenset[int]], Federation]
+"""Returns the data with that of the malicious clients changed."""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """An attack by its name."""
+
+    name: str
+    summary: str
+    source: str
+    target: Target
+    knows: Knowledge
+    craft: Craft
+    poison: Poison | None = None
+
+    def updates(self, view: View) -> list[Update]:
+        """Return the update that each colluder sends, in the order of `View.own`."""
+        if self.knows is Knowledge.OWN:
+            return [self.craft(_alone(view, update)) for update in view.own]
+        return [self.craft(view)] * len(view.own)
+
+
+def _alone(view: View, update: Update) -> View:
+    return View(
+        view.layout, view.reference, [update], [], view.malicious, view.aggregate, view.keep, view.rng
+    )
+
 
 ATTACKS: dict[str, Attack] = {}
 
 
-def attack(name: str) -> Callable[[Attack], Attack]:
-    """Register a function as the attack of this name."""
+def attack(name: str, *, target: Target, knows: Knowledge, source: str) -> Callable[[Craft], Craft]:
+    """Register a function as the attack of this name. Its first line of documentation is its summary."""
 
-    def register(function: Attack) -> Attack:
-        ATTACKS[name] = function
+    def register(function: Craft) -> Craft:
+        ATTACKS[name] = Attack(name, _summary(function), source, target, knows, function)
         return function
 
     return register
+
+
+def data_poisoning(name: str, *, source: str) -> Callable[[Poison], Poison]:
+    """Register a function that changes the malicious clients' data. They then train and send as others do."""
+
+    def register(function: Poison) -> Poison:
+        summary = _summary(function)
+        ATTACKS[name] = Attack(
+            name, summary, source, Target.EITHER, Knowledge.OWN, _what_was_learned, function
+        )
+        return function
+
+    return register
+
+
+def attack_named(name: str) -> Attack:
+    """Return an attack by its name."""
+    if name not in ATTACKS:
+        raise ConfigError(f"there is no attack {name!r}; there are: {', '.join(ATTACKS)}")
+    return ATTACKS[name]
+
+
+def _what_was_learned(view: View) -> Update:
+    return view.own[0]
+
+
+def _summary(function: Callable[..., Any]) -> str:
+    return (function.__doc__ or "").strip().splitlines()[0]

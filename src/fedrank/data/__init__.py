@@ -1,6 +1,6 @@
 """Where data comes from, and how it is split among clients."""
 
-from fedrank.data.federation import Client, Dataset, Federation, Samples, deal, split
+from fedrank.data.federation import Client, Dataset, Federation, Samples, deal, split, with_labels
 from fedrank.data.partition import IID, ByWriter, Dirichlet, Partition, Shards
 from fedrank.data.preprocess import Preprocess
 from fedrank.data.sources import SOURCES, Loaded, Source, default_data_dir, find_source, load
@@ -24,4 +24,5 @@ __all__ = [
     "find_source",
     "load",
     "split",
+    "with_labels",
 ]

@@ -166,6 +166,11 @@ def with_inputs(federation: Federation, inputs: Inputs) -> Federation:
     return replace(federation, dataset=replace(federation.dataset, inputs=inputs))
 
 
+def with_labels(federation: Federation, labels: Labels) -> Federation:
+    """Return the same federation with other labels."""
+    return replace(federation, dataset=replace(federation.dataset, labels=labels))
+
+
 def _check_lengths(inputs: Inputs, labels: Labels) -> None:
     if inputs.ndim == 0 or len(inputs) != len(labels):
         raise DataError(f"there are {len(inputs) if inputs.ndim else 'no'} inputs but {len(labels)} labels")

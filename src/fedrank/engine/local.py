@@ -30,14 +30,14 @@ class Collected:
     learned: dict[int, Learned]
     """What the colluding clients have learned; they have sent nothing yet."""
 
-    def add(self, client: int, message: bytes) -> None:
-        """Gather a message that a colluding client has crafted."""
+    def add(self, client: int, message: bytes, loss: float | None = None) -> None:
+        """Gather the message of a client that had not sent one yet."""
         refusal = None
         try:
             self.messages.add(client, message)
         except BallotError as error:
             refusal = str(error)
-        self.outcomes[client] = Outcome(None, len(message), refusal)
+        self.outcomes[client] = Outcome(loss, len(message), refusal)
 
     @property
     def sent(self) -> int:
@@ -135,6 +135,7 @@ class ProcessEngine(_Closing):
     """Spreads clients over persistent worker processes; each tallies its own and the tallies merge."""
 
     def __init__(self, method: Method[Any], federation: Federation, workers: int, device: str) -> None:
+        self.method = method
         self.federation = federation
         self.workers: list[WorkerProcess] = []
         handout = Handout(method, federation, device)
@@ -156,11 +157,11 @@ class ProcessEngine(_Closing):
         jobs.sort(key=lambda job: -self.federation.clients[job[1]].train.size)  # the longest first
         tasks = [(_training(client, round_number), name, client) for name, client in jobs]
         done = {jobs[number]: result for number, result in self._spread(tasks)}
-        first, *others = self._all(f"counting the votes of round {round_number + 1}", "collected")
-        for other in others:
-            first.merge(other)
+        messages = self.method.collector(broadcast, asked)
+        for part in self._all(f"counting the votes of round {round_number + 1}", "collected"):
+            messages.merge(part)
         outcomes = {client: done["train", client] for client in honest}
-        return Collected(first, outcomes, {client: done["learn", client] for client in colluding})
+        return Collected(messages, outcomes, {client: done["learn", client] for client in colluding})
 
     def predict(self, state: Any, samples: NDArray[np.int64]) -> Predictions:
         """Test the model of a state on these samples."""

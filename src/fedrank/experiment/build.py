@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from fedrank.attacks import ATTACKS
 from fedrank.data import IID, ByWriter, Dirichlet, Federation, Loaded, Partition, Shards, deal, load
 from fedrank.errors import ConfigError, ModelError
 from fedrank.experiment.config import DataSection, Experiment
-from fedrank.experiment.rounds import Adversary, check_fit
-from fedrank.methods import FRL
+from fedrank.experiment.rounds import Adversary, check_fit, draw_malicious
+from fedrank.methods import FRL, FedAvg, Method, SignSGD, TopK
 from fedrank.nn import NETWORKS, LocalTraining, supernetwork
 
 
@@ -39,39 +40,43 @@ def _partition(data: DataSection, loaded: Loaded) -> Partition:
             return ByWriter(loaded.writers)
 
 
-def build_method(experiment: Experiment, federation: Federation) -> FRL:
+def build_method(experiment: Experiment, federation: Federation) -> Method[Any]:
     """Make the method and check that its network fits the data."""
-    network, local = experiment.network, experiment.local
-    skeleton = NETWORKS[network.name]()
+    section = experiment.network
+    skeleton = NETWORKS[section.name]()
     try:
         check_fit(skeleton, federation)
     except ModelError as error:
-        raise ConfigError(f"network.name = {network.name!r}: {error}") from None
-    return FRL(
-        supernetwork(
-            skeleton,
-            seed=experiment.seed,
-            keep=network.keep,
-            weights=network.weights,
-            scores=network.scores,
-        ),
-        LocalTraining(
-            epochs=local.epochs,
-            learning_rate=local.learning_rate,
-            momentum=local.momentum,
-            weight_decay=local.weight_decay,
-            batch_size=local.batch_size,
-        ),
-        ballots=experiment.wire.ballots,
-        broadcasts=experiment.wire.broadcasts,
-        rate_decay=local.rate_decay,
-        run=bytes.fromhex(experiment.fingerprint())[:16],
+        raise ConfigError(f"network.name = {section.name!r}: {error}") from None
+    network = supernetwork(
+        skeleton, seed=experiment.seed, keep=section.keep, weights=section.weights, scores=section.scores
     )
+    local = experiment.local
+    training = LocalTraining(
+        epochs=local.epochs,
+        learning_rate=local.learning_rate,
+        momentum=local.momentum,
+        weight_decay=local.weight_decay,
+        batch_size=local.batch_size,
+    )
+    run = bytes.fromhex(experiment.fingerprint())[:16]
+    method, decay = experiment.method, local.rate_decay
+    match method.name:
+        case "frl":
+            kinds = experiment.wire
+            return FRL(network, training, kinds.ballots, kinds.broadcasts, decay, run)
+        case "fedavg":
+            return FedAvg(network, training, decay, run, method.aggregator)
+        case "signsgd":
+            return SignSGD(network, training, decay, run, method.server_rate)
+        case "topk":
+            return TopK(network, training, decay, run, method.share, method.aggregator)
 
 
-def build_adversary(experiment: Experiment) -> Adversary | None:
+def build_adversary(experiment: Experiment, federation: Federation) -> Adversary | None:
     """Return the malicious clients of an experiment, if it has any."""
     section = experiment.attack
     if section.name == "none":
         return None
-    return Adversary(ATTACKS[section.name], section.share, section.redraw)
+    malicious = draw_malicious(federation, section.share, experiment.seed)
+    return Adversary(ATTACKS[section.name], malicious, experiment.network.keep, section.redraw)

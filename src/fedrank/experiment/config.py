@@ -7,15 +7,25 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from fedrank.aggregators import Chain
+from fedrank.attacks import ATTACKS, Target, attack_named
 from fedrank.errors import ConfigError
 from fedrank.rank.kind import Kind
+
+
+def _checked(check: Callable[[], str]) -> str:
+    """Let a check of ours speak the way pydantic listens to."""
+    try:
+        return check()
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
 
 
 class Section(BaseModel):
@@ -63,6 +73,28 @@ class LocalSection(Section):
     rate_decay: float = Field(default=0.999, gt=0, le=1)
 
 
+class MethodSection(Section):
+    """The federated algorithm."""
+
+    name: Literal["frl", "fedavg", "signsgd", "topk"] = "frl"
+    aggregator: str = "mean"
+    share: float = Field(default=0.1, gt=0, le=1)
+    server_rate: float = Field(default=0.001, gt=0)
+    told: bool = True
+    expected: float = Field(default=0.0, ge=0, lt=0.5)
+
+    @field_validator("aggregator")
+    @classmethod
+    def _is_a_rule(cls, name: str) -> str:
+        return _checked(lambda: Chain(name).name)
+
+    @model_validator(mode="after")
+    def _uses_its_rule(self) -> Self:
+        if self.aggregator != "mean" and self.name not in ("fedavg", "topk"):
+            raise ValueError(f"{self.name} has a vote of its own, it takes no aggregator")
+        return self
+
+
 class WireSection(Section):
     """What clients and server send each other, in the words of `fedrank.rank.Kind`."""
 
@@ -72,10 +104,7 @@ class WireSection(Section):
     @field_validator("ballots", "broadcasts")
     @classmethod
     def _is_a_kind(cls, words: str) -> str:
-        try:
-            return str(Kind.parse(words))
-        except ConfigError as error:
-            raise ValueError(str(error)) from error
+        return _checked(lambda: str(Kind.parse(words)))
 
     @model_validator(mode="after")
     def _clients_need_the_whole_ranking(self) -> Self:
@@ -87,9 +116,14 @@ class WireSection(Section):
 class AttackSection(Section):
     """What malicious clients do."""
 
-    name: Literal["none", "reverse"] = "none"
+    name: str = "none"
     share: float = Field(default=0.0, ge=0, lt=1)
     redraw: bool = True
+
+    @field_validator("name")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        return name if name == "none" else _checked(lambda: attack_named(name).name)
 
     @model_validator(mode="after")
     def _both_or_neither(self) -> Self:
@@ -111,6 +145,7 @@ class Experiment(Section):
     data: DataSection
     network: NetworkSection
     local: LocalSection
+    method: MethodSection = MethodSection()
     wire: WireSection = WireSection()
     attack: AttackSection = AttackSection()
 
@@ -120,6 +155,17 @@ class Experiment(Section):
             raise ValueError(
                 f"clients_per_round is {self.clients_per_round}, but data.clients is {self.data.clients}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _attack_fits(self) -> Self:
+        if self.attack.name != "none":
+            target = ATTACKS[self.attack.name].target
+            sent = Target.RANKINGS if self.method.name == "frl" else Target.WEIGHTS
+            if target not in (sent, Target.EITHER):
+                raise ValueError(
+                    f"the attack {self.attack.name!r} is one on {target}, but {self.method.name} sends {sent}"
+                )
         return self
 
     def fingerprint(self) -> str:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from fedrank.attacks import Attack, View
+from fedrank.attacks import Attack, Knowledge, View
 from fedrank.data import Federation
 from fedrank.engine import Collected, Engine
-from fedrank.errors import ConfigError, ModelError
+from fedrank.errors import ConfigError, ModelError, TrainingError
 from fedrank.experiment.metrics import Evaluation, evaluation, test_samples
 from fedrank.methods import Method, Traffic
 from fedrank.randomness import Purpose, keyed_generator
@@ -47,19 +48,39 @@ class Adversary:
     Parameters
     ----------
     attack : what they send.
-    share : how many of all clients are malicious; which ones is drawn once a run.
+    clients : who is malicious.
+    keep : the share of edges in the subnetwork, which everybody knows.
     redraw : draw a round's clients again as long as half or more are malicious, as the authors did.
     """
 
     attack: Attack
-    share: float
+    clients: frozenset[int]
+    keep: float = 0.5
     redraw: bool = True
 
-    def clients(self, federation: Federation, seed: int) -> frozenset[int]:
-        """Draw the malicious clients."""
-        count = round(self.share * len(federation.clients))
-        chosen = keyed_generator(seed, Purpose.MALICIOUS).permutation(len(federation.clients))[:count]
-        return frozenset(int(client) for client in chosen)
+
+def draw_malicious(federation: Federation, share: float, seed: int) -> frozenset[int]:
+    """Draw a share of all clients to be malicious."""
+    count = round(share * len(federation.clients))
+    chosen = keyed_generator(seed, Purpose.MALICIOUS).permutation(len(federation.clients))[:count]
+    return frozenset(int(client) for client in chosen)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """How many malicious clients a robust rule is told to expect among the n of a round.
+
+    Parameters
+    ----------
+    told : the true number of the round, an unrealistic help that the paper gives; otherwise `share` of n.
+    """
+
+    told: bool = True
+    share: float = 0.0
+
+    def of(self, selected: int, malicious: int) -> int:
+        """Return the number for one round."""
+        return malicious if self.told else math.ceil(self.share * selected)
 
 
 @dataclass(frozen=True)
@@ -98,21 +119,34 @@ def play(
     state: Any,
     schedule: Schedule,
     adversary: Adversary | None = None,
+    expectation: Expectation | None = None,
 ) -> Iterator[tuple[Any, Round]]:
     """Play rounds from `state` on until all are done; yield the new state after each."""
     schedule.check(federation)
-    enemies = adversary.clients(federation, method.seed) if adversary else frozenset()
+    expectation = expectation or Expectation()
+    enemies = adversary.clients if adversary else frozenset()
     avoided = enemies if adversary and adversary.redraw else frozenset()
     while state.round < schedule.rounds:
         begin = time.perf_counter()
         selected = select(federation, schedule.per_round, method.seed, state.round, avoided)
         malicious = tuple(client for client in selected if client in enemies)
+        honest = tuple(client for client in selected if client not in enemies)
         broadcast = method.broadcast(state)
-        honest = [client for client in selected if client not in enemies]
-        collected = engine.collect(state.round, broadcast, honest, malicious)
         if adversary and malicious:
-            attack(adversary.attack, method, broadcast, collected)
-        state = method.aggregate(state, collected.messages)
+            collected = attacked(adversary, method, engine, state.round, broadcast, honest, malicious)
+        else:
+            collected = engine.collect(state.round, broadcast, honest)
+        if len(collected.refused) < len(selected):
+            expected = expectation.of(len(selected), len(malicious))
+            state = method.aggregate(state, collected.messages, expected)
+        elif adversary is None:
+            reason = next(iter(collected.refused.values()))
+            raise TrainingError(
+                f"no client of round {state.round + 1} sent anything usable: {reason}. "
+                "Is the learning rate too high for this model and data?"
+            )
+        else:
+            state = replace(state, round=state.round + 1)
         measured = measure(federation, engine, state) if schedule.measures(state.round) else None
         yield (
             state,
@@ -129,12 +163,39 @@ def play(
         )
 
 
-def attack(how: Attack, method: Method[Any], broadcast: bytes, collected: Collected) -> None:
-    """Let the colluders of a round send what the attack makes of what they have learned."""
-    view = View(method.layout, [learned.update for learned in collected.learned.values()])
-    for client, update in zip(collected.learned, how(view), strict=True):
-        message = method.write(broadcast, update, client)
-        collected.add(client, message)
+def attacked(
+    adversary: Adversary,
+    method: Method[Any],
+    engine: Engine,
+    round_number: int,
+    broadcast: bytes,
+    honest: tuple[int, ...],
+    malicious: tuple[int, ...],
+) -> Collected:
+    """Train a round's clients and let the colluders send what their attack makes of what they know."""
+    attack = adversary.attack
+    if attack.knows is Knowledge.BENIGN:
+        collected = engine.collect(round_number, broadcast, (), (*honest, *malicious))
+        for client in honest:
+            learned = collected.learned[client]
+            message = method.write(broadcast, learned.update, client)
+            collected.add(client, message, learned.loss)
+        benign = [collected.learned[client].update for client in honest]
+    else:
+        collected, benign = engine.collect(round_number, broadcast, honest, malicious), []
+    view = View(
+        layout=method.layout,
+        reference=method.reference(broadcast),
+        own=[collected.learned[client].update for client in malicious],
+        benign=benign,
+        malicious=len(malicious),
+        aggregate=lambda updates: method.combined(updates, len(malicious)),
+        keep=adversary.keep,
+        rng=keyed_generator(method.seed, Purpose.ATTACK, round_number),
+    )
+    for client, update in zip(malicious, attack.updates(view), strict=True):
+        collected.add(client, method.write(broadcast, update, client))
+    return collected
 
 
 def check_fit(model: nn.Module, federation: Federation) -> None:

@@ -14,7 +14,7 @@ from fedrank.experiment.build import build_adversary, build_federation, build_me
 from fedrank.experiment.config import Experiment
 from fedrank.experiment.interrupt import Interrupt
 from fedrank.experiment.metrics import Evaluation
-from fedrank.experiment.rounds import Adversary, Round, Schedule, measure, play
+from fedrank.experiment.rounds import Adversary, Expectation, Round, Schedule, measure, play
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.methods import Method, Traffic
 
@@ -37,6 +37,7 @@ class Prepared:
     federation: Federation
     schedule: Schedule
     adversary: Adversary | None
+    expectation: Expectation
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,11 @@ def prepare(experiment: Experiment, data_dir: Path) -> Prepared:
     schedule = Schedule(experiment.rounds, experiment.clients_per_round, experiment.evaluate_every)
     schedule.check(federation)
     method = build_method(experiment, federation)
-    return Prepared(method, federation, schedule, build_adversary(experiment))
+    adversary = build_adversary(experiment, federation)
+    if adversary and adversary.attack.poison:
+        federation = adversary.attack.poison(federation, adversary.clients)
+    expectation = Expectation(experiment.method.told, experiment.method.expected)
+    return Prepared(method, federation, schedule, adversary, expectation)
 
 
 def run(
@@ -79,7 +84,9 @@ def run(
             Interrupt(observer.stopping) as interrupt,
         ):
             measured = None
-            for state, played in play(method, federation, engine, state, schedule, prepared.adversary):
+            for state, played in play(
+                method, federation, engine, state, schedule, prepared.adversary, prepared.expectation
+            ):
                 directory.append_metrics(_record(played))
                 directory.write_checkpoint(method.pack(state))
                 observer.round_done(played)

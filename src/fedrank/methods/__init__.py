@@ -1,6 +1,22 @@
 """Federated algorithms, each one file that reads like its pseudo-code."""
 
 from fedrank.methods.base import Collector, Learned, Method, State, Traffic
+from fedrank.methods.fedavg import FedAvg
 from fedrank.methods.frl import FRL, FRLState
+from fedrank.methods.signsgd import SignSGD
+from fedrank.methods.topk import TopK
+from fedrank.methods.weights import WeightState
 
-__all__ = ["FRL", "Collector", "FRLState", "Learned", "Method", "State", "Traffic"]
+__all__ = [
+    "FRL",
+    "Collector",
+    "FRLState",
+    "FedAvg",
+    "Learned",
+    "Method",
+    "SignSGD",
+    "State",
+    "TopK",
+    "Traffic",
+    "WeightState",
+]

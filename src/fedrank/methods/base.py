@@ -67,6 +67,10 @@ class Method(Protocol[S]):
         """Return what the server sends to the clients of a round."""
         ...
 
+    def reference(self, broadcast: bytes) -> NDArray[Any]:
+        """Return the global ranking or weights that a broadcast tells of."""
+        ...
+
     def learn(
         self, broadcast: bytes, samples: Samples, rng: np.random.Generator, device: torch.device
     ) -> Learned:
@@ -81,7 +85,13 @@ class Method(Protocol[S]):
         """Return what gathers the messages of a round from the clients that were asked."""
         ...
 
-    def aggregate(self, state: S, collected: Any) -> S: ...
+    def combined(self, updates: list[NDArray[Any]], malicious: int) -> NDArray[Any]:
+        """Return what the server makes of some updates: all who know the algorithm can compute it."""
+        ...
+
+    def aggregate(self, state: S, collected: Any, malicious: int = 0) -> S:
+        """Return the next state; `malicious` is how many malicious clients a robust rule is to expect."""
+        ...
 
     def model(self, state: S) -> nn.Module: ...
 

@@ -16,7 +16,7 @@ from fedrank.data import Samples
 from fedrank.errors import BallotError, ConfigError, RunError
 from fedrank.methods.base import Learned, Traffic
 from fedrank.nn import LocalTraining, MaskedNetwork, Supernetwork, edge_popup
-from fedrank.rank import Form, Kind, Layout, Purpose, Ranking, Shape, Tally, check_ranking
+from fedrank.rank import Form, Kind, Layout, Purpose, Ranking, Shape, Tally, check_ranking, vote_on
 from fedrank.rank.form import round_of
 from fedrank.rank.traffic import packed_bits
 
@@ -83,6 +83,10 @@ class FRL:
         """Write down the global ranking."""
         return self._broadcast_form(state.round).fill_in(state.ranking)
 
+    def reference(self, broadcast: bytes) -> Ranking:
+        """Read the global ranking."""
+        return self._open(broadcast).ranking
+
     def learn(
         self, broadcast: bytes, samples: Samples, rng: np.random.Generator, device: torch.device
     ) -> Learned:
@@ -107,7 +111,11 @@ class FRL:
         """Return an empty tally."""
         return Tally(self.form(broadcast), asked)
 
-    def aggregate(self, state: FRLState, collected: Tally) -> FRLState:
+    def combined(self, updates: list[Ranking], malicious: int) -> Ranking:  # noqa: ARG002
+        """Return the vote of some rankings."""
+        return vote_on(updates, self.layout)
+
+    def aggregate(self, state: FRLState, collected: Tally, malicious: int = 0) -> FRLState:  # noqa: ARG002
         """Let the ballots decide on the next ranking (line 15)."""
         return FRLState(state.round + 1, collected.vote())
 

@@ -104,9 +104,13 @@ class Supernetwork:
 
     def subnetwork(self, ranking: Ranking) -> nn.Module:
         """Return the model people use: an ordinary module with the top edges of `ranking`."""
+        return self.with_weights(np.where(self.mask(ranking), self.weights, np.float32(0)))
+
+    def with_weights(self, weights: NDArray[np.float32]) -> nn.Module:
+        """Return the model with other weights: an ordinary module, in evaluation mode."""
         module = copy.deepcopy(self.skeleton)
-        masked = torch.from_numpy(np.where(self.mask(ranking), self.weights, np.float32(0)))
+        flat = torch.from_numpy(weights)
         parameters = dict(module.named_parameters())
         for layer in self.layout:
-            parameters[layer.name].data = masked[layer.edges].view(layer.shape).clone()
+            parameters[layer.name].data = flat[layer.edges].view(layer.shape).clone()
         return module.requires_grad_(False).eval()

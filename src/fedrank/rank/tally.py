@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +31,9 @@ class Tally:
         self.asked = asked
         self.total: NDArray[np.int64] = np.zeros(form.layout.size, np.int64)
         self.voters: set[int] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"form": replace(self.form, reference=None)}  # merging needs none
 
     def add(self, sender: int, ballot: bytes) -> None:
         """Count a ballot. An illegal one raises BallotError and leaves the tally untouched."""

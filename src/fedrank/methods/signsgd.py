@@ -1,0 +1,92 @@
+"""SignSGD with majority vote."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrank.errors import BallotError, ConfigError
+from fedrank.methods.base import Traffic
+from fedrank.methods.message import Content, round_of
+from fedrank.methods.weights import Floats, WeightMethod, WeightState, moved
+
+
+class SignTally:
+    """The sum of signs: like a tally of rankings it keeps no message, and any order gives the same."""
+
+    def __init__(self, method: SignSGD, round_number: int, asked: Collection[int]) -> None:
+        self.method = method
+        self.round = round_number
+        self.asked = asked
+        self.total = np.zeros(method.layout.size, np.int32)
+        self.voters: set[int] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"method": None}  # who merges it has one
+
+    def add(self, sender: int, message: bytes) -> None:
+        """Count the signs of a message. Anything else raises BallotError and leaves the tally untouched."""
+        if sender not in self.asked or sender in self.voters:
+            raise BallotError(f"client {sender} was not asked in this round, or has sent its signs already")
+        self.total += self.method.read(message, sender, self.round).astype(np.int32)
+        self.voters.add(sender)
+
+    def merge(self, other: SignTally) -> None:
+        """Add what another worker has counted."""
+        if twice := self.voters & other.voters:
+            raise BallotError(f"client {min(twice)} has sent its signs to both of two workers")
+        self.total += other.total
+        self.voters |= other.voters
+
+
+@dataclass(frozen=True)
+class SignSGD(WeightMethod):
+    """SignSGD with majority vote (Bernstein et al., 2019), on the updates of local training.
+
+    Parameters
+    ----------
+    server_rate : by how much the server moves each weight in the direction of the majority.
+    """
+
+    server_rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        if not self.server_rate > 0:
+            raise ConfigError(f"server_rate is {self.server_rate}: it must be more than 0")
+
+    def write(self, broadcast: bytes, update: Floats, sender: int) -> bytes:
+        """Send the signs of the update; 0 counts as growth."""
+        payload = np.packbits(update >= 0, bitorder="little").tobytes()
+        return self._envelope(Content.SIGNS, round_of(broadcast)).close(payload, sender)
+
+    def read(self, message: bytes, sender: int, round_number: int) -> Floats:
+        """Return +1 or -1 for each weight."""
+        size = self.layout.size
+        payload = self._envelope(Content.SIGNS, round_number).open(message, sender, (size + 7) // 8)
+        bits = np.unpackbits(np.frombuffer(payload, np.uint8), bitorder="little")
+        if bits[size:].any():
+            raise BallotError("the message has bits set behind its last sign")
+        return bits[:size].astype(np.float32) * 2 - 1
+
+    def collector(self, broadcast: bytes, asked: Collection[int]) -> SignTally:  # type: ignore[override]
+        """Return an empty tally of signs."""
+        return SignTally(self, round_of(broadcast), asked)
+
+    def combined(self, updates: list[Floats], malicious: int) -> Floats:  # noqa: ARG002
+        """Return the step that the signs of some updates lead to."""
+        return self._step(np.sum([np.where(update >= 0, 1, -1) for update in updates], axis=0))
+
+    def aggregate(self, state: WeightState, collected: SignTally, malicious: int = 0) -> WeightState:  # noqa: ARG002
+        """Move every weight by `server_rate` in the direction of the majority."""
+        return moved(state, self._step(collected.total))
+
+    def _step(self, total: NDArray[np.int32]) -> Floats:
+        return np.float32(self.server_rate) * np.sign(total).astype(np.float32)
+
+    def traffic(self) -> Traffic:
+        """Return one bit for each weight up, 32 down."""
+        return Traffic(self.layout.size / 8, 4.0 * self.layout.size)

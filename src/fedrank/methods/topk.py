@@ -1,0 +1,70 @@
+"""TopK: only the largest changes are sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrank.aggregators import Chain
+from fedrank.errors import BallotError, ConfigError
+from fedrank.methods.base import Traffic
+from fedrank.methods.message import Content, round_of
+from fedrank.methods.weights import Floats, Updates, WeightMethod, WeightState, aggregated, moved
+from fedrank.rank import top_count
+
+
+@dataclass(frozen=True)
+class TopK(WeightMethod):
+    """Sparsified averaging (Aji and Heafield, 2017; Alistarh et al., 2018).
+
+    Parameters
+    ----------
+    share : how many of its changes a client sends, those of the largest magnitude; the others count as 0.
+    aggregator : the rule that turns the clients' updates into one.
+    """
+
+    share: float = 0.1
+    aggregator: str = "mean"
+
+    def __post_init__(self) -> None:
+        Chain(self.aggregator)
+        if not 0 < self.share <= 1:
+            raise ConfigError(
+                f"share is {self.share}: TopK sends more than nothing and at most everything (1)"
+            )
+
+    def write(self, broadcast: bytes, update: Floats, sender: int) -> bytes:
+        """Send where the largest changes are, and what they are."""
+        kept = np.zeros(update.size, np.bool_)
+        kept[np.argsort(-np.abs(update), kind="stable")[: self._sent]] = True
+        payload = np.packbits(kept, bitorder="little").tobytes() + update[kept].astype("<f4").tobytes()
+        return self._envelope(Content.SPARSE, round_of(broadcast)).close(payload, sender)
+
+    def read(self, message: bytes, sender: int, round_number: int) -> Floats:
+        """Return the update that a message tells of, with 0 for what was not sent."""
+        size = self.layout.size
+        places = (size + 7) // 8
+        payload = self._envelope(Content.SPARSE, round_number).open(message, sender, places + 4 * self._sent)
+        kept = np.unpackbits(np.frombuffer(payload[:places], np.uint8), bitorder="little").astype(np.bool_)
+        if kept[size:].any() or np.count_nonzero(kept) != self._sent:
+            raise BallotError(f"the message does not name exactly {self._sent} of {size} weights")
+        update = np.zeros(size, np.float32)
+        update[kept[:size]] = np.frombuffer(payload[places:], "<f4")
+        return update
+
+    def combined(self, updates: list[Floats], malicious: int) -> Floats:
+        """Return the aggregate of some updates."""
+        return aggregated(self.aggregator, updates, malicious, self.seed)
+
+    def aggregate(self, state: WeightState, collected: Updates, malicious: int = 0) -> WeightState:
+        """Move the weights by the aggregate of the updates."""
+        return moved(state, self.combined(collected.in_order(), malicious))
+
+    def traffic(self) -> Traffic:
+        """Return 32 bits for each change that is sent and one bit for each weight; all weights down."""
+        return Traffic(4.0 * self._sent + self.layout.size / 8, 4.0 * self.layout.size)
+
+    @property
+    def _sent(self) -> int:
+        return top_count(self.layout.size, self.share)

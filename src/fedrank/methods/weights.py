@@ -1,0 +1,172 @@
+"""What FedAvg, SignSGD and TopK have in common: the server has weights, the clients send changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from fedrank.aggregators import Chain
+from fedrank.data import Samples
+from fedrank.errors import BallotError, RunError
+from fedrank.methods.base import Learned
+from fedrank.methods.message import Content, Envelope, round_of
+from fedrank.nn import LocalTraining, Supernetwork
+from fedrank.nn.weights import WeightNetwork, train_weights
+from fedrank.randomness import Purpose, keyed_generator
+from fedrank.rank import Layout
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class WeightState:
+    """The global weights after `round` rounds."""
+
+    round: int
+    weights: Floats
+
+
+class Updates:
+    """The updates of a round, one vector for each client. They are all kept: robust rules need them all."""
+
+    def __init__(self, method: WeightMethod, round_number: int, asked: Collection[int]) -> None:
+        self.method = method
+        self.round = round_number
+        self.asked = asked
+        self.by_client: dict[int, Floats] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"method": None}  # who merges it has one
+
+    def add(self, sender: int, message: bytes) -> None:
+        """Take an update. One that is not finite, or not asked for, raises BallotError."""
+        if sender not in self.asked:
+            raise BallotError(f"client {sender} was not asked in this round")
+        if sender in self.by_client:
+            raise BallotError(f"client {sender} has sent an update in this round already")
+        update = self.method.read(message, sender, self.round)
+        if not np.isfinite(update).all():
+            raise BallotError("the update is not finite")
+        self.by_client[sender] = update
+
+    def merge(self, other: Updates) -> None:
+        """Add the updates that another worker has gathered."""
+        if twice := self.by_client.keys() & other.by_client.keys():
+            raise BallotError(f"client {min(twice)} has sent an update to both of two workers")
+        self.by_client |= other.by_client
+
+    def in_order(self) -> list[Floats]:
+        """Return the updates in the order of the clients' numbers: sums of floats depend on it."""
+        return [self.by_client[client] for client in sorted(self.by_client)]
+
+
+@dataclass(frozen=True)
+class WeightMethod:
+    """The part that does not differ. The weights begin as the supernetwork's; there is no mask.
+
+    Parameters
+    ----------
+    network : the network whose weights are trained.
+    local : how a client trains; the learning rate is that of the first round.
+    rate_decay : what the learning rate is multiplied with after every round.
+    run : 16 bytes that tell runs apart.
+    """
+
+    network: Supernetwork
+    local: LocalTraining = field(default_factory=LocalTraining)
+    rate_decay: float = 0.999
+    run: bytes = bytes(16)
+
+    @property
+    def seed(self) -> int:
+        """The seed of the network, from which all other randomness is derived too."""
+        return self.network.seed
+
+    @property
+    def layout(self) -> Layout:
+        """The layers of the network."""
+        return self.network.layout
+
+    def init(self) -> WeightState:
+        """Return the weights that follow from the seed."""
+        return WeightState(0, self.network.weights.copy())
+
+    def broadcast(self, state: WeightState) -> bytes:
+        """Write down the global weights."""
+        return self._envelope(Content.WEIGHTS, state.round).close(state.weights.astype("<f4").tobytes(), 0)
+
+    def reference(self, broadcast: bytes) -> Floats:
+        """Read the global weights."""
+        envelope = self._envelope(Content.WEIGHTS, round_of(broadcast))
+        return np.frombuffer(envelope.open(broadcast, 0, 4 * self.layout.size), "<f4").astype(np.float32)
+
+    def learn(
+        self, broadcast: bytes, samples: Samples, rng: np.random.Generator, device: torch.device
+    ) -> Learned:
+        """Train the weights on a client's data; the update is how they have changed."""
+        before = self.reference(broadcast)
+        rate = self.local.learning_rate * self.rate_decay ** round_of(broadcast)
+        local = replace(self.local, learning_rate=rate)
+        trained = train_weights(self._network(device), before, samples, rng, local)
+        return Learned(trained.weights - before, trained.loss)
+
+    def collector(self, broadcast: bytes, asked: Collection[int]) -> Updates:
+        """Return what gathers the updates of a round."""
+        return Updates(self, round_of(broadcast), asked)
+
+    def read(self, message: bytes, sender: int, round_number: int) -> Floats:
+        """Return the update that a message tells of."""
+        raise NotImplementedError
+
+    def model(self, state: WeightState) -> nn.Module:
+        """Return the network with the global weights."""
+        return self.network.with_weights(state.weights)
+
+    def pack(self, state: WeightState) -> dict[str, NDArray[Any]]:
+        """Return the state as arrays for a checkpoint."""
+        return {"round": np.array(state.round), "weights": state.weights}
+
+    def unpack(self, arrays: Mapping[str, NDArray[Any]]) -> WeightState:
+        """Return the state that `pack` turned into arrays."""
+        try:
+            state = WeightState(int(arrays["round"]), arrays["weights"])
+        except (KeyError, TypeError) as error:
+            raise RunError(f"the checkpoint does not hold weights ({error})") from error
+        if state.weights.shape != (self.layout.size,) or state.weights.dtype != np.float32:
+            raise RunError("the checkpoint does not hold weights of this network")
+        return state
+
+    def _envelope(self, content: Content, round_number: int) -> Envelope:
+        return Envelope(content, self.run, round_number, self.layout.digest)
+
+    def _network(self, device: torch.device) -> WeightNetwork:
+        if device not in self._networks:
+            self._networks[device] = WeightNetwork(self.network, device)
+        return self._networks[device]
+
+    @cached_property
+    def _networks(self) -> dict[torch.device, WeightNetwork]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def aggregated(rule: str, updates: list[Floats], malicious: int, seed: int) -> Floats:
+    """Return what an aggregation rule makes of some updates."""
+    rng = keyed_generator(seed, Purpose.AGGREGATION)
+    return np.asarray(Chain(rule)(np.stack(updates), malicious, rng), np.float32)
+
+
+def moved(state: WeightState, step: Floats) -> WeightState:
+    """Return the next state. A step to infinity is not taken: its weights could not even be sent."""
+    with np.errstate(over="ignore"):
+        weights = state.weights + step
+    return WeightState(state.round + 1, weights if np.isfinite(weights).all() else state.weights)

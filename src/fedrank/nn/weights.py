@@ -1,0 +1,88 @@
+"""Ordinary training: SGD on the weights themselves, for the methods that FRL is measured against."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fedrank.nn.edge_popup import LocalTraining, Samples, cosine
+from fedrank.nn.memory import lay_out_for_speed
+from fedrank.nn.supernetwork import Supernetwork
+
+
+@dataclass(frozen=True)
+class TrainedWeights:
+    """The weights after training, and the mean loss of all steps."""
+
+    weights: NDArray[np.float32]
+    loss: float
+
+
+class WeightNetwork:
+    """A network's module whose parameters look into one flat tensor, in the order of the layout."""
+
+    def __init__(self, network: Supernetwork, device: torch.device) -> None:
+        self.device = device
+        self.module = copy.deepcopy(network.skeleton).to(device).train()
+        self.flat = torch.empty(network.layout.size, device=device)
+        named = dict(self.module.named_parameters())
+        self.parameters = [named[layer.name] for layer in network.layout]
+        for layer, parameter in zip(network.layout, self.parameters, strict=True):
+            parameter.data = self.flat[layer.edges].view(layer.shape)
+            parameter.requires_grad_(True)
+        self.initial_buffers = {name: value.clone() for name, value in self.module.named_buffers()}
+        lay_out_for_speed(self.module)
+
+    def begin(self, weights: NDArray[np.float32]) -> None:
+        """Start a client: the weights it was sent, and the model's buffers as they were."""
+        self.flat.copy_(torch.from_numpy(weights))
+        for name, value in self.initial_buffers.items():
+            owner, _, leaf = name.rpartition(".")
+            setattr(self.module.get_submodule(owner), leaf, value.clone())
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Run the network."""
+        logits: Tensor = self.module(inputs)
+        return logits
+
+
+def train_weights(
+    network: WeightNetwork,
+    initial: NDArray[np.float32],
+    samples: Samples,
+    rng: np.random.Generator,
+    local: LocalTraining,
+) -> TrainedWeights:
+    """Train `initial` weights on `samples`: the same loop as edge-popup, without scores and masks.
+
+    Weights that were poisoned may not be trainable any more: then the result is not finite.
+    """
+    network.begin(initial)
+    optimiser = torch.optim.SGD(
+        network.parameters,
+        lr=local.learning_rate,
+        momentum=local.momentum,
+        weight_decay=local.weight_decay,
+        fused=network.device.type == "cpu" or None,
+    )
+    losses = torch.zeros((), device=network.device)
+    steps = 0
+    with torch.random.fork_rng():
+        torch.manual_seed(int(rng.integers(2**63)))
+        for epoch in range(local.epochs):
+            optimiser.param_groups[0]["lr"] = cosine(local.learning_rate, epoch, local.epochs)
+            for inputs, labels in samples.batches(local.batch_size, rng):
+                logits = network.forward(torch.from_numpy(inputs).to(network.device))
+                loss = cross_entropy(logits, torch.from_numpy(labels).to(network.device))
+                optimiser.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+                losses += loss.detach()
+                steps += 1
+    return TrainedWeights(network.flat.to("cpu", copy=True).numpy(), float(losses) / steps)

@@ -1,0 +1,199 @@
+"""The methods that send weights."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from fedrank.data import Federation
+from fedrank.engine import local_engine
+from fedrank.errors import BallotError, ConfigError, RunError, TrainingError
+from fedrank.experiment.rounds import Schedule, play
+from fedrank.methods import FedAvg, Method, SignSGD, TopK, WeightState
+from fedrank.methods.message import HEADER
+from fedrank.nn import LocalTraining, supernetwork
+from fedrank.nn.weights import WeightNetwork, train_weights
+from fedrank.randomness import Purpose, keyed_generator
+
+CPU = torch.device("cpu")
+LOCAL = LocalTraining(epochs=3, learning_rate=0.02)
+METHODS = [FedAvg, SignSGD, TopK]
+
+
+def small_net() -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 40, bias=False), nn.ReLU(), nn.Linear(40, 10, bias=False)
+    )
+
+
+def small(kind: type, **options: object) -> Method:
+    local = options.pop("local", LOCAL)
+    return kind(supernetwork(small_net(), seed=11, weights="kaiming-normal"), local, **options)
+
+
+def a_round(method: Method, federation: Federation, clients: list[int], state: WeightState) -> WeightState:
+    with local_engine(method, federation, workers=1) as engine:
+        collected = engine.collect(state.round, method.broadcast(state), clients)
+    return method.aggregate(state, collected.messages)
+
+
+def locally_trained(method: Method, federation: Federation, client: int, state: WeightState) -> np.ndarray:
+    """A client's update by an ordinary torch loop."""
+    module = method.model(state).train().requires_grad_(True)
+    rate = method.local.learning_rate * method.rate_decay**state.round
+    optimiser = torch.optim.SGD(module.parameters(), lr=rate, momentum=0.9, weight_decay=1e-4)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=method.local.epochs)
+    rng = keyed_generator(method.seed, Purpose.LOCAL_TRAINING, state.round, client)
+    rng.integers(2**63)
+    for _ in range(method.local.epochs):
+        for inputs, labels in federation.train_samples(client).batches(method.local.batch_size, rng):
+            optimiser.zero_grad()
+            cross_entropy(module(torch.from_numpy(inputs)), torch.from_numpy(labels)).backward()
+            optimiser.step()
+        schedule.step()
+    after = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()]).numpy()
+    return after - state.weights
+
+
+def test_fedavg_is_the_mean_of_ordinary_training(digits: Federation) -> None:
+    fedavg = small(FedAvg)
+    state = WeightState(2, fedavg.init().weights)
+    after = a_round(fedavg, digits, [3, 5, 8], state)
+    updates = [locally_trained(fedavg, digits, client, state) for client in (3, 5, 8)]
+    np.testing.assert_allclose(after.weights, state.weights + np.mean(updates, axis=0), rtol=1e-4, atol=1e-5)
+    assert after.round == 3
+
+
+def test_signsgd_moves_every_weight_by_the_majority(digits: Federation) -> None:
+    signsgd = small(SignSGD, server_rate=0.01)
+    state = signsgd.init()
+    after = a_round(signsgd, digits, [3, 5, 8], state)
+    updates = [locally_trained(signsgd, digits, client, state) for client in (3, 5, 8)]
+    majority = np.sign(sum(np.where(update >= 0, 1, -1) for update in updates))
+    certain = np.min(np.abs(updates), axis=0) > 1e-6  # the sign of a rounding error may differ
+    step = (after.weights - state.weights)[certain]
+    np.testing.assert_allclose(step, 0.01 * majority[certain], rtol=1e-3)
+    assert certain.mean() > 0.5
+
+
+def test_topk_sends_the_largest_changes_and_nothing_else() -> None:
+    topk = small(TopK, share=0.25)
+    broadcast = topk.broadcast(topk.init())
+    update = np.random.default_rng(0).normal(size=topk.layout.size).astype(np.float32)
+    received = topk.read(topk.write(broadcast, update, 3), 3, 0)
+    kept = topk.layout.size - int(0.75 * topk.layout.size)
+    border = np.sort(np.abs(update))[-kept]
+    assert received.tolist() == np.where(np.abs(update) >= border, update, 0).tolist()
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_every_method_learns(digits: Federation, kind: type) -> None:
+    method = small(kind, **({"server_rate": 0.02} if kind is SignSGD else {}))
+    with local_engine(method, digits, workers=1) as engine:
+        *_, (_, last) = play(method, digits, engine, method.init(), Schedule(15, 10, 15))
+    assert last.evaluation is not None
+    assert last.evaluation.test_accuracy > 0.75
+    assert last.sent.upload_bytes == pytest.approx(method.traffic().upload_bytes, abs=60)
+    assert last.sent.download_bytes == pytest.approx(method.traffic().download_bytes, abs=60)
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_the_number_of_workers_does_not_matter(digits: Federation, kind: type) -> None:
+    method = small(kind)
+    ends = []
+    for workers in (1, 2):
+        with local_engine(method, digits, workers=workers) as engine:
+            *_, (state, _) = play(method, digits, engine, method.init(), Schedule(2, 6, 2))
+        ends.append(state.weights.tobytes())
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_messages_are_checked(kind: type) -> None:
+    method = small(kind)
+    state = method.init()
+    broadcast = method.broadcast(state)
+    update = np.ones(method.layout.size, np.float32)
+    message = method.write(broadcast, update, 4)
+    collector = method.collector(broadcast, {4, 5})
+    for sender, bad in [
+        (5, message),  # somebody else's
+        (6, method.write(broadcast, update, 6)),  # not asked
+        (4, message[:-1]),
+        (4, message + b"0"),
+        (4, message[:50] + b"x" + message[51:]),
+        (4, method.write(method.broadcast(WeightState(1, state.weights)), update, 4)),  # another round
+        (4, "text"),
+    ]:
+        with pytest.raises(BallotError):
+            collector.add(sender, bad)
+    collector.add(4, message)
+    with pytest.raises(BallotError, match="already"):
+        collector.add(4, message)
+
+
+def test_an_update_that_is_not_finite_is_refused() -> None:
+    fedavg = small(FedAvg)
+    broadcast = fedavg.broadcast(fedavg.init())
+    update = np.zeros(fedavg.layout.size, np.float32)
+    update[7] = np.nan
+    with pytest.raises(BallotError, match="not finite"):
+        fedavg.collector(broadcast, {1}).add(1, fedavg.write(broadcast, update, 1))
+
+
+def test_topk_refuses_a_message_that_names_too_many_weights() -> None:
+    topk = small(TopK, share=0.5)
+    broadcast = topk.broadcast(topk.init())
+    message = topk.write(broadcast, np.arange(topk.layout.size, dtype=np.float32), 1)
+    envelope = topk._envelope(4, 0)
+    payload = bytearray(message[HEADER.size : -4])
+    payload[0] ^= 1
+    with pytest.raises(BallotError, match="does not name exactly"):
+        topk.read(envelope.close(bytes(payload), 1), 1, 0)
+
+
+def test_training_that_blows_up_is_reported(digits: Federation) -> None:
+    fedavg = small(FedAvg, local=LocalTraining(epochs=2, learning_rate=1e6))
+    with (
+        local_engine(fedavg, digits, workers=1) as engine,
+        pytest.raises(
+            TrainingError, match=r"no client of round 1 sent anything usable: .* learning rate too high"
+        ),
+    ):
+        list(play(fedavg, digits, engine, fedavg.init(), Schedule(2, 3, 2)))
+
+
+def test_weights_are_trained_on_the_same_samples_as_scores(digits: Federation) -> None:
+    network = supernetwork(small_net(), seed=1)
+    first, second = (
+        train_weights(
+            WeightNetwork(network, CPU),
+            network.weights,
+            digits.train_samples(0),
+            np.random.default_rng(1),
+            LOCAL,
+        ).weights
+        for _ in range(2)
+    )
+    assert first.tobytes() == second.tobytes()
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_a_state_survives_packing(kind: type) -> None:
+    method = small(kind)
+    again = method.unpack(method.pack(WeightState(5, method.init().weights)))
+    assert again.round == 5
+    assert again.weights.tobytes() == method.init().weights.tobytes()
+    for broken in ({}, {"round": np.array(1), "weights": np.zeros(3, np.float32)}):
+        with pytest.raises(RunError, match="does not hold weights"):
+            method.unpack(broken)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(FedAvg, {"aggregator": "medians"}), (TopK, {"share": 0.0}), (SignSGD, {"server_rate": 0.0})],
+)
+def test_impossible_settings_are_refused(kind: type, options: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        small(kind, **options)
