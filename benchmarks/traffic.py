@@ -3,7 +3,8 @@
 python benchmarks/traffic.py --data-dir DATA --runs runs/traffic
 
 Each run is an ordinary `fedrank run` in a directory of its own. What is done is not done again, and what
-was interrupted is resumed. At the end the results are written to runs/traffic/results.json.
+was interrupted is resumed. At the end the results are written to runs/traffic/results.json, drawn in traffic.svg
+beside it, and printed as the table of docs/results/traffic.md.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from fedrank.report.charts import COLOURS, save
 
 LEVELS = (256, 64, 16, 4, 2)
 EXACT, ROUNDED = "exact coded", "levels=256 coded"
@@ -55,6 +61,43 @@ def main() -> None:
             )
             print(results[-1], flush=True)
     (options.runs / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    print_table(results)
+    draw(results, options.runs / "traffic.svg")
+
+
+def print_table(results: list[dict[str, Any]]) -> None:
+    """Print one row for each pair of kinds: both accuracies, and bytes without malicious clients."""
+    print("| ballots | broadcasts | upload | download | no malicious | 20% reversing |")
+    print("|---|---|---|---|---|---|")
+    for peace, war in zip(results[::2], results[1::2], strict=True):
+        sent = (f"{peace[f'{way}_bytes'] / 1024:,.0f} KiB" for way in ("upload", "download"))
+        accuracies = (f"{result['accuracy']:.1%}" for result in (peace, war))
+        print("|", " | ".join((peace["ballots"], peace["broadcasts"], *sent, *accuracies)), "|")
+
+
+def draw(results: list[dict[str, Any]], path: Path) -> None:
+    """Draw accuracy against upload."""
+    points = [
+        {
+            "kind": result["ballots"].removesuffix(" coded")
+            + (", rounded down" if result["ballots"] == EXACT != result["broadcasts"] else ""),
+            "upload": result["upload_bytes"] / 1024,
+            "accuracy": result["accuracy"],
+            "malicious": "20% reversing" if result["malicious"] else "no malicious client",
+        }
+        for result in results
+    ]
+    base = alt.Chart(alt.Data(values=points)).encode(
+        x=alt.X("upload:Q", scale=alt.Scale(type="log"), title="upload per client and round, KiB"),
+        y=alt.Y("accuracy:Q", scale=alt.Scale(zero=False), axis=alt.Axis(format="%"), title="accuracy"),
+    )
+    shape = alt.Color("malicious:N", title=None, scale=alt.Scale(range=list(COLOURS[:2])))
+    marks = base.mark_point(size=60, filled=True).encode(
+        color=shape, shape=alt.Shape("malicious:N", title=None)
+    )
+    names = base.mark_text(align="left", dx=6, dy=-4, fontSize=8, angle=335).encode(text="kind:N")
+    title = f"MNIST after {results[0]['rounds']} rounds: accuracy against bytes"
+    save(alt.layer(marks, names).properties(width=640, height=380, title=title), path)
 
 
 def name_of(ballots: str, broadcasts: str, share: float) -> str:

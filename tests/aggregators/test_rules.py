@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from fedrank.aggregators import AGGREGATORS, LISTED, MIXINGS, Chain, aggregator
+from fedrank.aggregators.base import MOST
 from fedrank.aggregators.rules import multi_krum_selection, squared_distances
 from fedrank.errors import ConfigError
 
@@ -169,6 +170,18 @@ def test_too_few_updates_are_refused_with_the_condition(name: str, n: int, m: in
         aggregate(name, some_updates(0, n, 3), m)
 
 
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("n", [3, 4, 9, 25])
+def test_a_chain_knows_how_many_malicious_updates_it_can_bear(name: str, n: int) -> None:
+    most = Chain(name).most(n)
+    updates = some_updates(0, n, 3)
+    if "krum" not in name or n > 4:
+        aggregate(name, updates, most)
+    if most < n:
+        with pytest.raises(ConfigError, match="needs n > 2 m"):
+            aggregate(name, updates, most + 1)
+
+
 def test_multi_krum_leaves_out_the_outliers() -> None:
     updates = some_updates(6, 25, 10)
     updates[[3, 8, 20]] += 50
@@ -206,4 +219,4 @@ def test_a_users_own_rule_is_one_decorated_function() -> None:
         assert aggregate("first-test", updates, 0).tolist() == updates[0].tolist()
         assert LISTED["first-test"].summary == "The first update."
     finally:
-        del AGGREGATORS["first-test"], LISTED["first-test"]
+        del AGGREGATORS["first-test"], LISTED["first-test"], MOST["first-test"]

@@ -17,6 +17,7 @@ from fedrank.errors import ConfigError
 Updates = NDArray[np.floating]
 Vector = NDArray[np.floating]
 Rule = Callable[[Updates, int], Vector]
+Most = Callable[[int], int]
 Mixing = Callable[[Updates, int, np.random.Generator], tuple[Updates, int]]
 
 
@@ -31,25 +32,38 @@ class Listed:
 
 AGGREGATORS: dict[str, Rule] = {}
 MIXINGS: dict[str, Mixing] = {}
+MOST: dict[str, Most] = {}
 LISTED: dict[str, Listed] = {}
 
 
-def aggregator(name: str, source: str) -> Callable[[Rule], Rule]:
-    """Register a function (updates, m) as the aggregation rule of this name."""
+def everybody(clients: int) -> int:
+    """Return the most malicious clients for rules that do not ask for their number."""
+    return clients
+
+
+def minority(clients: int) -> int:
+    """Return the largest m with n > 2 m."""
+    return (clients - 1) // 2
+
+
+def aggregator(name: str, source: str, most: Most = everybody) -> Callable[[Rule], Rule]:
+    """Register a function (updates, m) as the rule of this name; `most` gives the largest m for n updates."""
 
     def register(function: Rule) -> Rule:
         AGGREGATORS[name] = function
+        MOST[name] = most
         LISTED[name] = _listed(name, function, source)
         return function
 
     return register
 
 
-def mixing(name: str, source: str) -> Callable[[Mixing], Mixing]:
+def mixing(name: str, source: str, most: Most = everybody) -> Callable[[Mixing], Mixing]:
     """Register a function (updates, m, rng) that mixes updates before a rule aggregates them."""
 
     def register(function: Mixing) -> Mixing:
         MIXINGS[name] = function
+        MOST[name] = most
         LISTED[name] = _listed(name, function, source)
         return function
 
@@ -82,6 +96,15 @@ class Chain:
         for part in before:
             updates, malicious = MIXINGS[part](updates, malicious, rng)
         return AGGREGATORS[last](updates, malicious)
+
+    def most(self, clients: int) -> int:
+        """Return how many malicious ones among some clients the whole chain can bear."""
+        least = clients
+        for part in self.name.split("+"):
+            least = min(least, MOST[part](clients))
+            if part == "bucketing":
+                clients = (clients + 1) // 2
+        return max(0, least)
 
 
 def need(condition: bool, rule: str, demand: str, updates: Updates, malicious: int) -> None:

@@ -7,7 +7,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.aggregators.base import Updates, Vector, aggregator, mixing, need
+from fedrank.aggregators.base import Updates, Vector, aggregator, minority, mixing, need
+
+
+def krum_minority(clients: int) -> int:
+    """Return the largest m with n > 2 m + 2."""
+    return (clients - 3) // 2
+
 
 BLOCK = 2**14  # coordinates that are sorted at once, so that they stay in the caches
 
@@ -18,7 +24,7 @@ def mean(updates: Updates, _malicious: int) -> Vector:
     return np.asarray(np.mean(updates, axis=0))
 
 
-@aggregator("trimmed-mean", "Yin et al., 2018")
+@aggregator("trimmed-mean", "Yin et al., 2018", minority)
 def trimmed_mean(updates: Updates, malicious: int) -> Vector:
     """The mean of each coordinate without its m largest and m smallest values."""
     n = len(updates)
@@ -28,7 +34,7 @@ def trimmed_mean(updates: Updates, malicious: int) -> Vector:
     return _by_coordinate(updates, lambda ordered: ordered[:, malicious : n - malicious].mean(axis=1))
 
 
-@aggregator("median", "Yin et al., 2018")
+@aggregator("median", "Yin et al., 2018", minority)
 def median(updates: Updates, malicious: int) -> Vector:
     """The median of each coordinate."""
     n = len(updates)
@@ -46,14 +52,14 @@ def _by_coordinate(updates: Updates, of_sorted: Callable[[Updates], Vector]) -> 
     return result
 
 
-@aggregator("krum", "Blanchard et al., 2017")
+@aggregator("krum", "Blanchard et al., 2017", krum_minority)
 def krum(updates: Updates, malicious: int) -> Vector:
     """The update that is closest to its n - m - 2 nearest neighbours."""
     need(len(updates) > 2 * malicious + 2, "krum", "n > 2 m + 2", updates, malicious)
     return np.array(updates[_closest(squared_distances(updates), malicious)])
 
 
-@aggregator("multi-krum", "Blanchard et al., 2017, as Mozaffari et al., 2023, have it")
+@aggregator("multi-krum", "Blanchard et al., 2017, as Mozaffari et al., 2023, have it", krum_minority)
 def multi_krum(updates: Updates, malicious: int) -> Vector:
     """The mean of what krum selects, one after the other while more than 2 m + 2 remain."""
     return mean(updates[multi_krum_selection(updates, malicious)], malicious)
@@ -79,7 +85,7 @@ def _closest(distances: NDArray[np.float64], malicious: int) -> int:
     return int(np.argmin(nearest.sum(axis=1)))
 
 
-@aggregator("geometric-median", "Pillutla et al., 2022 (smoothed Weiszfeld)")
+@aggregator("geometric-median", "Pillutla et al., 2022 (smoothed Weiszfeld)", minority)
 def geometric_median(updates: Updates, malicious: int) -> Vector:
     """The point with the least sum of distances to all updates."""
     need(len(updates) > 2 * malicious, "geometric-median", "n > 2 m", updates, malicious)
@@ -96,7 +102,7 @@ def geometric_median(updates: Updates, malicious: int) -> Vector:
     return weights.astype(updates.dtype) @ updates
 
 
-@aggregator("centred-clipping", "Karimireddy et al., 2021")
+@aggregator("centred-clipping", "Karimireddy et al., 2021", minority)
 def centred_clipping(updates: Updates, malicious: int) -> Vector:
     """The mean way from the median, no way longer than the median one; three times over."""
     need(len(updates) > 2 * malicious, "centred-clipping", "n > 2 m", updates, malicious)
@@ -109,7 +115,7 @@ def centred_clipping(updates: Updates, malicious: int) -> Vector:
     return centre
 
 
-@mixing("nnm", "Allouah et al., 2023")
+@mixing("nnm", "Allouah et al., 2023", minority)
 def nearest_neighbour_mixing(
     updates: Updates, malicious: int, _rng: np.random.Generator
 ) -> tuple[Updates, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,6 @@ class View:
     benign : what the benign clients of the round have learned; empty unless the attack knows it.
     malicious : how many colluders there are in this round.
     aggregate : what the server's rule would make of some updates; for rankings, the vote.
-    keep : the share of edges in the subnetwork.
     rng : the adversary's own randomness.
     """
 
@@ -58,7 +57,6 @@ class View:
     benign: list[Update]
     malicious: int
     aggregate: Callable[[list[Update]], Update]
-    keep: float
     rng: np.random.Generator
 
 
@@ -88,9 +86,7 @@ class Attack:
 
 
 def _alone(view: View, update: Update) -> View:
-    return View(
-        view.layout, view.reference, [update], [], view.malicious, view.aggregate, view.keep, view.rng
-    )
+    return replace(view, own=[update], benign=[])
 
 
 ATTACKS: dict[str, Attack] = {}

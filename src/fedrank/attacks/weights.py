@@ -21,7 +21,8 @@ HALVINGS = 20
 @attack("scaled", target=Target.WEIGHTS, knows=Knowledge.OWN, source="Blanchard et al., 2017")
 def scaled(view: View) -> Floats:
     """The global weights, 100,000 times over: one such update carries a mean away."""
-    return _floats(1e5 * view.reference)
+    with np.errstate(over="ignore"):
+        return _floats(1e5 * view.reference)
 
 
 @attack("sign-flip", target=Target.WEIGHTS, knows=Knowledge.OWN, source="the usual reference")
@@ -57,7 +58,8 @@ def a_little_is_enough(view: View) -> Floats:
     n, m = len(benign) + view.malicious, view.malicious
     supporters = n // 2 + 1 - m
     share = min(max((n - m - supporters) / (n - m), 0.01), 0.99)
-    return _floats(benign.mean(axis=0) - NormalDist().inv_cdf(share) * benign.std(axis=0))
+    mean = benign.mean(axis=0)
+    return _floats(mean - NormalDist().inv_cdf(share) * benign.std(axis=0) * np.sign(mean))
 
 
 @attack("min-max", target=Target.WEIGHTS, knows=Knowledge.BENIGN, source="Shejwalkar and Houmansadr, 2021")
@@ -83,27 +85,26 @@ def min_sum(view: View) -> Floats:
     source="Shejwalkar and Houmansadr, 2021 (DYN-OPT)",
 )
 def dynamic_trimmed_mean(view: View) -> Floats:
-    """Against trimmed mean: the factor and the direction that move the aggregate farthest."""
+    """Against trimmed mean: in each direction the factor that moves the aggregate farthest."""
     benign = _benign(view)
     mean = benign.mean(axis=0)
-
-    def harm(update: Floats) -> float:
-        aggregate = view.aggregate([*benign, *[update] * view.malicious])
-        return float(np.linalg.norm(aggregate - mean))
-
-    candidates = []
-    for direction in _directions(benign).values():
-        best, most = mean, -1.0
+    found = []
+    for direction in _directions(benign):
+        best, farthest = mean, -1.0
         factor = step = FIRST_FACTOR
         for _ in range(HALVINGS):
             update = mean - np.float32(factor) * direction
-            if (reached := harm(update)) > most:
-                best, most, factor = update, reached, factor + step / 2
+            aggregate = view.aggregate([*benign, *[update] * view.malicious])
+            moved = float(np.linalg.norm(aggregate - mean))
+            if moved > farthest:
+                best, farthest = update, moved
+                factor += step / 2
             else:
                 factor -= step / 2
             step /= 2
-        candidates.append((most, best))
-    return _floats(max(candidates, key=lambda candidate: candidate[0])[1])
+        aggregate = view.aggregate([*benign, *[best] * view.malicious])
+        found.append((float(aggregate @ mean), best))
+    return _most_backward(found)
 
 
 @attack(
@@ -113,23 +114,23 @@ def dynamic_trimmed_mean(view: View) -> Floats:
     source="Shejwalkar and Houmansadr, 2021 (DYN-OPT)",
 )
 def dynamic_multi_krum(view: View) -> Floats:
-    """Against Multi-Krum: the largest factor at which all malicious updates are still selected."""
+    """Against Multi-Krum: the largest factor at which malicious updates are selected, as many as can be."""
     benign = _benign(view)
     mean = benign.mean(axis=0)
     ours = set(range(len(benign), len(benign) + view.malicious))
-    candidates = []
-    for direction in _directions(benign).values():
+    found = []
+    for direction in _directions(benign):
 
         def passes(factor: float, direction: Floats = direction) -> bool:
             update = mean - np.float32(factor) * direction
             selected = multi_krum_selection(
                 np.concatenate([benign, np.tile(update, (view.malicious, 1))]), view.malicious
             )
-            return ours <= set(selected.tolist())
+            return len(ours & set(selected.tolist())) == min(len(ours), selected.size)
 
-        factor = _largest(passes)
-        candidates.append((factor * float(np.linalg.norm(direction)), mean - np.float32(factor) * direction))
-    return _floats(max(candidates, key=lambda candidate: candidate[0])[1])
+        update = mean - np.float32(_largest(passes)) * direction
+        found.append((float(update @ mean), update))
+    return _most_backward(found)
 
 
 def _floats(values: Floats) -> Floats:
@@ -142,23 +143,26 @@ def _benign(view: View) -> Floats:
     return np.stack(view.benign)
 
 
-def _directions(benign: Floats) -> dict[str, Floats]:
-    """Return the directions of perturbation that the source proposes, all away from the benign mean."""
-    mean = benign.mean(axis=0)
-    return {
-        "std": benign.std(axis=0),
-        "unit": mean / max(float(np.linalg.norm(mean)), 1e-30),
-        "sign": np.sign(mean),
-    }
+def _directions(benign: Floats) -> list[Floats]:
+    """Return the perturbations that the source proposes, and the deviation with the mean's signs."""
+    mean, deviation = benign.mean(axis=0), benign.std(axis=0)
+    unit = mean / max(float(np.linalg.norm(mean)), 1e-30)
+    return [deviation, unit, np.sign(mean), deviation * np.sign(mean)]
+
+
+def _most_backward(found: list[tuple[float, Floats]]) -> Floats:
+    """Return the update that leads most against what the benign clients have learned."""
+    return _floats(min(found, key=lambda candidate: candidate[0])[1])
 
 
 def _farthest(benign: Floats, allowed: Callable[[NDArray[np.float64]], bool]) -> Floats:
-    """Move from the benign mean along the deviation, as far as its distances to benign updates allow.
+    """Move from the benign mean against its signs, by deviations, as far as the distances allow.
 
     The squared distance to an update u is |mean - u|^2 - 2 factor (mean - u) * direction + factor^2
     |direction|^2, so trying a factor costs nothing.
     """
-    mean, direction = benign.mean(axis=0), benign.std(axis=0)
+    mean = benign.mean(axis=0)
+    direction = benign.std(axis=0) * np.sign(mean)
     gaps = mean - benign
     constant = np.einsum("ij,ij->i", gaps, gaps, dtype=np.float64)
     linear = gaps.astype(np.float64) @ direction.astype(np.float64)

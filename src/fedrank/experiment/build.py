@@ -79,4 +79,4 @@ def build_adversary(experiment: Experiment, federation: Federation) -> Adversary
     if section.name == "none":
         return None
     malicious = draw_malicious(federation, section.share, experiment.seed)
-    return Adversary(ATTACKS[section.name], malicious, experiment.network.keep, section.redraw)
+    return Adversary(ATTACKS[section.name], malicious, section.redraw)

@@ -31,8 +31,8 @@ class Round:
     number: int
     clients: tuple[int, ...]
     malicious: tuple[int, ...]
-    train_loss: float
-    """The mean over the honest clients."""
+    train_loss: float | None
+    """The mean over the honest clients, if there were any."""
     refused: dict[int, str]
     """Clients whose message was not legal and did not count, with the reason."""
     sent: Traffic
@@ -49,13 +49,11 @@ class Adversary:
     ----------
     attack : what they send.
     clients : who is malicious.
-    keep : the share of edges in the subnetwork, which everybody knows.
     redraw : draw a round's clients again as long as half or more are malicious, as the authors did.
     """
 
     attack: Attack
     clients: frozenset[int]
-    keep: float = 0.5
     redraw: bool = True
 
 
@@ -137,7 +135,8 @@ def play(
         else:
             collected = engine.collect(state.round, broadcast, honest)
         if len(collected.refused) < len(selected):
-            expected = expectation.of(len(selected), len(malicious))
+            counted = len(selected) - len(collected.refused)
+            expected = min(expectation.of(len(selected), len(malicious)), method.most_expected(counted))
             state = method.aggregate(state, collected.messages, expected)
         elif adversary is None:
             reason = next(iter(collected.refused.values()))
@@ -154,7 +153,7 @@ def play(
                 number=state.round,
                 clients=selected,
                 malicious=malicious,
-                train_loss=float(np.mean(collected.losses)),
+                train_loss=float(np.mean(collected.losses)) if collected.losses else None,
                 refused=collected.refused,
                 sent=Traffic(collected.sent / len(selected), len(broadcast)),
                 evaluation=measured,
@@ -190,7 +189,6 @@ def attacked(
         benign=benign,
         malicious=len(malicious),
         aggregate=lambda updates: method.combined(updates, len(malicious)),
-        keep=adversary.keep,
         rng=keyed_generator(method.seed, Purpose.ATTACK, round_number),
     )
     for client, update in zip(malicious, attack.updates(view), strict=True):

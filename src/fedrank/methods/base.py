@@ -89,6 +89,10 @@ class Method(Protocol[S]):
         """Return what the server makes of some updates: all who know the algorithm can compute it."""
         ...
 
+    def most_expected(self, clients: int) -> int:
+        """Return how many malicious ones among some clients the server's rule can be told to expect."""
+        ...
+
     def aggregate(self, state: S, collected: Any, malicious: int = 0) -> S:
         """Return the next state; `malicious` is how many malicious clients a robust rule is to expect."""
         ...

@@ -37,6 +37,10 @@ class FedAvg(WeightMethod):
         payload = envelope.open(message, sender, 4 * self.layout.size)
         return np.frombuffer(payload, "<f4").astype(np.float32)
 
+    def most_expected(self, clients: int) -> int:
+        """Return the most malicious clients that the rule can bear."""
+        return Chain(self.aggregator).most(clients)
+
     def combined(self, updates: list[Floats], malicious: int) -> Floats:
         """Return the aggregate of some updates."""
         return aggregated(self.aggregator, updates, malicious, self.seed)

@@ -115,6 +115,10 @@ class FRL:
         """Return the vote of some rankings."""
         return vote_on(updates, self.layout)
 
+    def most_expected(self, clients: int) -> int:
+        """Return all: the vote does not ask how many clients are malicious."""
+        return clients
+
     def aggregate(self, state: FRLState, collected: Tally, malicious: int = 0) -> FRLState:  # noqa: ARG002
         """Let the ballots decide on the next ranking (line 15)."""
         return FRLState(state.round + 1, collected.vote())

@@ -53,6 +53,10 @@ class TopK(WeightMethod):
         update[kept[:size]] = np.frombuffer(payload[places:], "<f4")
         return update
 
+    def most_expected(self, clients: int) -> int:
+        """Return the most malicious clients that the rule can bear."""
+        return Chain(self.aggregator).most(clients)
+
     def combined(self, updates: list[Floats], malicious: int) -> Floats:
         """Return the aggregate of some updates."""
         return aggregated(self.aggregator, updates, malicious, self.seed)
