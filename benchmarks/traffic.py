@@ -3,8 +3,8 @@
 python benchmarks/traffic.py --data-dir DATA --runs runs/traffic
 
 Each run is an ordinary `fedrank run` in a directory of its own. What is done is not done again, and what
-was interrupted is resumed. At the end the results are written to runs/traffic/results.json, drawn in traffic.svg
-beside it, and printed as the table of docs/results/traffic.md.
+was interrupted is resumed. At the end the results are written to runs/traffic/results.json, drawn in
+traffic.svg beside it, and printed as the table of docs/results/traffic.md.
 """
 
 from __future__ import annotations

@@ -256,6 +256,40 @@ def bench(
             raise ConfigError(f"{json_file}: cannot be written ({error.strerror})") from error
 
 
+@app.command()
+def methods() -> None:
+    """List the federated algorithms: values of [bold]method.name[/]."""
+    from fedrank.methods import METHODS
+    from fedrank.report.terminal import listing
+
+    rows = ((name, (method.__doc__ or "").splitlines()[0], "") for name, method in METHODS.items())
+    out.print(listing(rows))
+
+
+@app.command()
+def attacks() -> None:
+    """List what malicious clients can do: values of [bold]attack.name[/]."""
+    from fedrank.attacks import ATTACKS
+    from fedrank.report.terminal import listing
+
+    out.print(
+        listing((a.name, a.summary, f"{a.source}. On {a.target}; knows {a.knows}.") for a in ATTACKS.values())
+    )
+
+
+@app.command()
+def aggregators() -> None:
+    """List the rules that turn updates into one: values of [bold]method.aggregator[/], joined by +."""
+    from fedrank.aggregators import LISTED, MIXINGS
+    from fedrank.report.terminal import listing
+
+    rows = (
+        (f"{entry.name}+" if entry.name in MIXINGS else entry.name, entry.summary, f"{entry.source}.")
+        for entry in LISTED.values()
+    )
+    out.print(listing(rows))
+
+
 def _complete_network() -> list[str]:
     from fedrank.nn import NETWORKS
 

@@ -7,8 +7,12 @@ from fedrank.methods.signsgd import SignSGD
 from fedrank.methods.topk import TopK
 from fedrank.methods.weights import WeightState
 
+METHODS = {"frl": FRL, "fedavg": FedAvg, "signsgd": SignSGD, "topk": TopK}
+"""The methods by the names they have in a configuration."""
+
 __all__ = [
     "FRL",
+    "METHODS",
     "Collector",
     "FRLState",
     "FedAvg",
