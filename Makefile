@@ -5,8 +5,8 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 
 .PHONY: demo test test-slow lint format clean
 
-demo: .venv/core                ## train on the embedded digits and show the result
-	$(BIN)/fedrank run --preset digits
+demo: .venv/core                ## FRL and FedAvg on the embedded digits, in peace and under attack
+	$(BIN)/fedrank demo
 
 test: .venv/dev                 ## the ordinary test loop
 	$(BIN)/pytest -m "not slow" -n 2
@@ -28,7 +28,7 @@ clean:
 
 .venv/core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) --editable .
+	$(PIP) --editable ".[plot]"
 	touch $@
 
 .venv/dev: .venv/core

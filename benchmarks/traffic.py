@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import altair as alt
+from runs import finished
 
 from fedrank.report.charts import COLOURS, save
 
@@ -44,9 +43,15 @@ def main() -> None:
     for ballots, broadcasts in KINDS:
         for share in SHARES:
             directory = options.runs / name_of(ballots, broadcasts, share)
-            if not (directory / "summary.json").exists():
-                run(directory, ballots, broadcasts, share, options)
-            summary = json.loads((directory / "summary.json").read_text())
+            settings = {
+                "rounds": options.rounds,
+                "evaluate_every": 10,
+                "wire.ballots": ballots,
+                "wire.broadcasts": broadcasts,
+                "attack.name": "reverse" if share else "none",
+                "attack.share": share,
+            }
+            summary = finished(directory, options.preset, settings, options.data_dir)
             results.append(
                 {
                     "ballots": ballots,
@@ -76,50 +81,39 @@ def print_table(results: list[dict[str, Any]]) -> None:
 
 
 def draw(results: list[dict[str, Any]], path: Path) -> None:
-    """Draw accuracy against upload."""
-    points = [
-        {
-            "kind": result["ballots"].removesuffix(" coded")
-            + (", rounded down" if result["ballots"] == EXACT != result["broadcasts"] else ""),
-            "upload": result["upload_bytes"] / 1024,
-            "accuracy": result["accuracy"],
-            "malicious": "20% reversing" if result["malicious"] else "no malicious client",
-        }
-        for result in results
-    ]
-    base = alt.Chart(alt.Data(values=points)).encode(
-        x=alt.X("upload:Q", scale=alt.Scale(type="log"), title="upload per client and round, KiB"),
-        y=alt.Y("accuracy:Q", scale=alt.Scale(zero=False), axis=alt.Axis(format="%"), title="accuracy"),
-    )
-    shape = alt.Color("malicious:N", title=None, scale=alt.Scale(range=list(COLOURS[:2])))
-    marks = base.mark_point(size=60, filled=True).encode(
-        color=shape, shape=alt.Shape("malicious:N", title=None)
-    )
-    names = base.mark_text(align="left", dx=6, dy=-4, fontSize=8, angle=335).encode(text="kind:N")
-    title = f"MNIST after {results[0]['rounds']} rounds: accuracy against bytes"
-    save(alt.layer(marks, names).properties(width=640, height=380, title=title), path)
+    """Draw the error against upload, without and with malicious clients."""
+    points = []
+    for result in results:
+        shape, *words = result["ballots"].split()
+        family = shape.partition("=")[0] + (", dithered" if "dithered" in words else "")
+        points.append(
+            {
+                "family": family,
+                "label": shape.partition("=")[2] or "exact",
+                "upload": result["upload_bytes"] / 1024,
+                "error": 100 * (1 - result["accuracy"]),
+                "malicious": result["malicious"],
+            }
+        )
+    families = ["levels", "levels, dithered", "exact", "top"]
+    panels = []
+    for share, title in zip(SHARES, ("no malicious client", "20% reversing clients"), strict=True):
+        base = alt.Chart(alt.Data(values=[p for p in points if p["malicious"] == share])).encode(
+            x=alt.X("upload:Q", scale=alt.Scale(type="log"), title="upload per client and round, KiB"),
+            y=alt.Y("error:Q", scale=alt.Scale(type="log", domain=[3, 100]), title="wrong answers, %"),
+            color=alt.Color(
+                "family:N", title="ballots", scale=alt.Scale(domain=families, range=list(COLOURS[:4]))
+            ),
+        )
+        marks = base.mark_line(point=alt.OverlayMarkDef(size=60))
+        labels = base.mark_text(align="left", dx=6, dy=-6).encode(text="label:N")
+        panels.append(alt.layer(marks, labels).properties(width=330, height=330, title=title))
+    title = f"MNIST after {results[0]['rounds']} rounds: what a ballot costs and what it is worth"
+    save(alt.hconcat(*panels).properties(title=title), path)
 
 
 def name_of(ballots: str, broadcasts: str, share: float) -> str:
     return f"{ballots}-{broadcasts}-{share:.0%}".replace(" ", "_").replace("%", "")
-
-
-def run(directory: Path, ballots: str, broadcasts: str, share: float, options: argparse.Namespace) -> None:
-    fedrank = [sys.executable, "-c", "from fedrank.cli import main; main()"]
-    if directory.exists():
-        subprocess.run([*fedrank, "resume", str(directory)], check=True)
-        return
-    settings = {
-        "rounds": options.rounds,
-        "evaluate_every": 10,
-        "wire.ballots": ballots,
-        "wire.broadcasts": broadcasts,
-        "attack.name": "reverse" if share else "none",
-        "attack.share": share,
-    }
-    chosen = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    where = ["--data-dir", str(options.data_dir), "--out", str(directory)]
-    subprocess.run([*fedrank, "run", "--preset", options.preset, *chosen, *where], check=True)
 
 
 if __name__ == "__main__":

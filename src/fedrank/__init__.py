@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from fedrank.data import Shards as Shards
     from fedrank.data import split as split
     from fedrank.errors import FedrankError as FedrankError
+    from fedrank.experiment.rounds import Adversary as Adversary
     from fedrank.methods import FRL as FRL
+    from fedrank.methods import FedAvg as FedAvg
+    from fedrank.methods import SignSGD as SignSGD
+    from fedrank.methods import TopK as TopK
     from fedrank.nn import LocalTraining as LocalTraining
     from fedrank.nn import Supernetwork as Supernetwork
     from fedrank.nn import supernetwork as supernetwork
@@ -27,6 +31,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Adversary": "fedrank.experiment.rounds",
+    "FedAvg": "fedrank.methods",
+    "SignSGD": "fedrank.methods",
+    "TopK": "fedrank.methods",
     "FRL": "fedrank.methods",
     "IID": "fedrank.data",
     "ByWriter": "fedrank.data",

@@ -17,12 +17,12 @@ from fedrank.errors import ConfigError, FedrankError, TrainingError
 if TYPE_CHECKING:
     from fedrank.experiment.config import Experiment
     from fedrank.experiment.rundir import RunDirectory
-    from fedrank.experiment.runner import Prepared
+    from fedrank.experiment.runner import Prepared, Result
 
 app = typer.Typer(
     help="""Federated Rank Learning: clients rank the edges of a random network, the server takes a vote.
 
-    Begin with [bold]fedrank run --preset digits[/]; it needs no download.""",
+    Begin with [bold]fedrank demo[/]; it needs no download.""",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -82,6 +82,38 @@ SameDevice = Annotated[
     str | None,
     typer.Option(help="Where workers compute: cpu or cuda.", show_default="that of the run so far"),
 ]
+
+
+@app.command()
+def demo(
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Where the runs go.", show_default="runs/demo-DATE-TIME"),
+    ] = None,
+    workers: Workers = None,
+) -> None:
+    """See the point of it all: FRL and FedAvg on handwritten digits, in peace and under attack."""
+    from fedrank.data import default_data_dir
+    from fedrank.engine import default_workers
+    from fedrank.experiment.demo import demo_experiments
+    from fedrank.experiment.environment import describe
+    from fedrank.experiment.rundir import RunDirectory
+    from fedrank.report.terminal import demo_table
+
+    path = out_dir or Path("runs") / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
+    RunDirectory.check_free(path)
+    workers = workers or default_workers()
+    results, directories = {}, []
+    for name, experiment in demo_experiments().items():
+        prepared = _prepare(experiment, default_data_dir(), "cpu")
+        environment = describe(default_data_dir(), workers, "cpu")
+        directories.append(RunDirectory.create(path / name, experiment, environment))
+        results[name] = _play(directories[-1], prepared, workers, "cpu", name)
+    out.print(demo_table(results))
+    from fedrank.report.charts import accuracy_chart, save
+
+    save(accuracy_chart(directories, names=list(results)), path / "demo.svg")
+    out.print(f"  A chart of it lies in {path / 'demo.svg'}", soft_wrap=True, highlight=False)
 
 
 @app.command()
@@ -194,9 +226,10 @@ def evaluate(
 def presets() -> None:
     """List the shipped configurations."""
     from fedrank.experiment.config import preset_names, preset_text
+    from fedrank.report.terminal import listing
 
-    for name in preset_names():
-        out.print(f"[bold]{name:10}[/] {preset_text(name).splitlines()[0].removeprefix('# ')}")
+    rows = ((name, preset_text(name).splitlines()[0].removeprefix("# "), "") for name in preset_names())
+    out.print(listing(rows))
 
 
 @app.command()
@@ -425,17 +458,26 @@ def _prepare(experiment: Experiment, data_dir: Path, device: str) -> Prepared:
 
 
 def _run(directory: RunDirectory, prepared: Prepared, workers: int, device: str) -> None:
+    from fedrank.report.terminal import summary_table
+
+    result = _play(directory, prepared, workers, device)
+    out.print(summary_table(directory.experiment.name, result))
+    out.print(f"  Results lie in {directory.path}", soft_wrap=True, highlight=False)
+
+
+def _play(
+    directory: RunDirectory, prepared: Prepared, workers: int, device: str, label: str = "round"
+) -> Result:
     from fedrank.experiment import runner
-    from fedrank.report.terminal import RunProgress, stderr_console, summary_table
+    from fedrank.report.terminal import RunProgress, stderr_console
 
     console = stderr_console()
-    with RunProgress(console) as bar:
+    with RunProgress(console, label) as bar:
         result = runner.run(directory, prepared, workers=workers, device=device, observer=bar)
     if result is None:
         console.print(f"Stopped and saved. Go on with: fedrank resume {directory.path}", soft_wrap=True)
         raise typer.Exit(130)
-    out.print(summary_table(directory.experiment.name, result))
-    out.print(f"  Results lie in {directory.path}", soft_wrap=True, highlight=False)
+    return result
 
 
 def main() -> None:

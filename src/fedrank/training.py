@@ -12,7 +12,7 @@ from fedrank.engine import default_workers, local_engine
 from fedrank.errors import ModelError
 from fedrank.experiment.interrupt import Interrupt
 from fedrank.experiment.metrics import Evaluation
-from fedrank.experiment.rounds import Round, Schedule, check_fit, measure, play
+from fedrank.experiment.rounds import Adversary, Expectation, Round, Schedule, check_fit, measure, play
 from fedrank.methods import Method
 from fedrank.report.terminal import RunProgress, stderr_console
 
@@ -39,6 +39,8 @@ def train(
     rounds: int,
     per_round: int,
     evaluate_every: int = 1,
+    adversary: Adversary | None = None,
+    expectation: Expectation | None = None,
     workers: int | None = None,
     device: str = "cpu",
     progress: bool = True,
@@ -52,6 +54,8 @@ def train(
     rounds : how often the clients vote.
     per_round : how many clients are drawn for each round.
     evaluate_every : the model is measured every so many rounds, and after the last one.
+    adversary : malicious clients and what they send, to rehearse an attack.
+    expectation : how many malicious clients a robust rule expects; by default it is told the true number.
     workers : worker processes of one thread each; as many as there are cores by default.
     device : where workers compute, `cpu` or `cuda`.
     progress : show a progress bar on the standard error stream.
@@ -63,6 +67,8 @@ def train(
     console.quiet = not progress
     history: list[Round] = []
     state = method.init()
+    if adversary and adversary.attack.poison:
+        clients = adversary.attack.poison(clients, adversary.clients)
     try:
         check_fit(method.model(state), clients)
     except ModelError as error:
@@ -75,7 +81,7 @@ def train(
     ):
         bar.begin(0, rounds)
         schedule = Schedule(rounds, per_round, evaluate_every)
-        for state, played in play(method, clients, engine, state, schedule):
+        for state, played in play(method, clients, engine, state, schedule, adversary, expectation):
             history.append(played)
             bar.round_done(played)
             if interrupt.requested:

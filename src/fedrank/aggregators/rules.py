@@ -62,14 +62,13 @@ def krum(updates: Updates, malicious: int) -> Vector:
 @aggregator("multi-krum", "Blanchard et al., 2017, as Mozaffari et al., 2023, have it", krum_minority)
 def multi_krum(updates: Updates, malicious: int) -> Vector:
     """The mean of what krum selects, one after the other while more than 2 m + 2 remain."""
-    return mean(updates[multi_krum_selection(updates, malicious)], malicious)
-
-
-def multi_krum_selection(updates: Updates, malicious: int) -> NDArray[np.intp]:
-    """Return which updates multi-krum selects, in their own order."""
     need(len(updates) > 2 * malicious + 2, "multi-krum", "n > 2 m + 2", updates, malicious)
-    distances = squared_distances(updates)
-    remaining = np.arange(len(updates))
+    return mean(updates[multi_krum_selection(squared_distances(updates), malicious)], malicious)
+
+
+def multi_krum_selection(distances: NDArray[np.float64], malicious: int) -> NDArray[np.intp]:
+    """Return which updates multi-krum selects, given their squared distances, in their own order."""
+    remaining = np.arange(len(distances))
     selected = []
     while remaining.size > 2 * malicious + 2:
         best = _closest(distances[np.ix_(remaining, remaining)], malicious)

@@ -48,10 +48,10 @@ def fuzz(kind: Kind, count: int, seed: int = 0) -> Fuzzed:
     honest = [form.fill_in(random_ranking(rng), SENDER) for _ in range(8)]
     total = rng.integers(0, 1000, LAYOUT.size)
     before = total.tobytes()
-    started = time.perf_counter()
+    started = time.process_time()
     for paper in honest * 4:
         form.count(paper, SENDER, np.zeros(LAYOUT.size, np.int64))
-    usual = (time.perf_counter() - started) / (4 * len(honest))
+    usual = (time.process_time() - started) / (4 * len(honest))
     accepted, slowest = 0, 0.0
     illegal: list[bytes] = []
     for _ in range(count):
@@ -62,11 +62,11 @@ def fuzz(kind: Kind, count: int, seed: int = 0) -> Fuzzed:
             paper = mutate(paper, second, rng)
         if rng.random() < 0.9:
             paper = sealed(paper)
-        started = time.perf_counter()
+        started = time.process_time()
         try:
             form.count(paper, SENDER, total)
         except BallotError:
-            slowest = max(slowest, time.perf_counter() - started)
+            slowest = max(slowest, time.process_time() - started)
             if total.tobytes() != before:
                 raise AssertionError(f"a refused ballot changed the tally: {paper.hex()}") from None
             continue

@@ -19,7 +19,7 @@ from fedrank.engine.task import one_thread
 from fedrank.errors import DataError
 from fedrank.experiment.metrics import test_samples
 from fedrank.experiment.rounds import select
-from fedrank.methods import FRL, Method
+from fedrank.methods import FRL, FedAvg, Method
 from fedrank.nn import NETWORKS, LocalTraining, MaskedNetwork, Supernetwork, channels_last, supernetwork
 
 CPU = torch.device("cpu")
@@ -98,20 +98,34 @@ def rounds(limits: Limits, data_dir: Path, *, quick: bool) -> Iterator[Row]:
     limit = samples * step_flop(network, (1, 28, 28), BATCH) / BATCH / limits.flop_per_second
     section = f"round of {what}, {len(clients)} clients"
     yield Row(section, "limit: its matrix multiplications", limit, "CPU s", 1.0)
-    walls = {}
+    costs: dict[int, tuple[float, float]] = {}
     for workers in (1, 2):
         with local_engine(frl, federation, workers=workers) as engine:
-            state = frl.init()
-            engine.collect(0, frl.broadcast(state), clients[:workers])  # loads and compiles everything
-            cpu, wall = engine.cpu_seconds(), time.perf_counter()
-            state = frl.aggregate(state, engine.collect(0, frl.broadcast(state), clients).messages)
-            cpu, walls[workers] = engine.cpu_seconds() - cpu, time.perf_counter() - wall
-            yield Row(section, f"with {workers} worker(s)", cpu, "CPU s", cpu / limit)
-            yield Row(section, f"with {workers} worker(s)", walls[workers], "wall s")
+            state, cpu, wall = _play_round(frl, engine, clients, workers)
+            costs[workers] = (cpu, wall)
+            yield Row(section, f"FRL with {workers} worker(s)", cpu, "CPU s", cpu / limit)
+            yield Row(section, f"FRL with {workers} worker(s)", wall, "wall s")
             if workers == 1:
                 evaluated = list(_evaluation(frl, federation, engine, state, quick=quick))
-    yield Row(section, "wall time of 2 workers by that of 1", walls[2] / walls[1], "")
+    yield Row(section, "wall time of 2 workers by that of 1", costs[2][1] / costs[1][1], "")
+    fedavg: Method[Any] = FedAvg(network, local)
+    with local_engine(fedavg, federation, workers=2) as engine:
+        _, cpu, _ = _play_round(fedavg, engine, clients, 2)
+        yield Row(section, "FedAvg with 2 worker(s)", cpu, "CPU s", cpu / limit)
+        yield Row(section, "FedAvg by FRL, CPU", cpu / costs[2][0], "")
     yield from evaluated
+
+
+def _play_round(
+    method: Method[Any], engine: Engine, clients: tuple[int, ...], workers: int
+) -> tuple[Any, float, float]:
+    """Play one round. Return the state, CPU seconds and wall seconds."""
+    state = method.init()
+    engine.collect(0, method.broadcast(state), clients[:workers])  # loads and compiles everything
+    cpu, wall = engine.cpu_seconds(), time.perf_counter()
+    collected = engine.collect(0, method.broadcast(state), clients)
+    state = method.aggregate(state, collected.messages)
+    return state, engine.cpu_seconds() - cpu, time.perf_counter() - wall
 
 
 def _evaluation(

@@ -79,7 +79,7 @@ class MethodSection(Section):
     name: Literal["frl", "fedavg", "signsgd", "topk"] = "frl"
     aggregator: str = "mean"
     share: float = Field(default=0.1, gt=0, le=1)
-    server_rate: float = Field(default=0.001, gt=0)
+    server_rate: float = Field(default=0.003, gt=0)
     told: bool = True
     expected: float = Field(default=0.0, ge=0, lt=0.5)
 

@@ -52,7 +52,7 @@ class SignSGD(WeightMethod):
     server_rate : by how much the server moves each weight in the direction of the majority.
     """
 
-    server_rate: float = 1e-3
+    server_rate: float = 3e-3
 
     def __post_init__(self) -> None:
         if not self.server_rate > 0:

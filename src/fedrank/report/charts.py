@@ -17,10 +17,10 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 SUFFIXES = (".svg", ".png", ".html")
 
 
-def accuracy_points(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
+def accuracy_points(runs: Sequence[RunDirectory], names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the accuracy of every measured round of every run."""
     points = []
-    for run in runs:
+    for run, name in zip(runs, names, strict=True):
         measured_rounds = [record for record in run.read_metrics() if record["evaluation"]]
         if not measured_rounds:
             raise RunError(f"{run.path}: there is no measured round to draw yet")
@@ -28,7 +28,7 @@ def accuracy_points(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
             clients = record["evaluation"]["clients"]
             points.append(
                 {
-                    "run": str(run.path),
+                    "run": name,
                     "round": record["round"],
                     "test": record["evaluation"]["test_accuracy"],
                     "low": max(0.0, clients["mean"] - clients["std"]),
@@ -38,10 +38,11 @@ def accuracy_points(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
     return points
 
 
-def accuracy_chart(runs: Sequence[RunDirectory]) -> altair.LayerChart:
+def accuracy_chart(runs: Sequence[RunDirectory], names: Sequence[str] | None = None) -> altair.LayerChart:
     """Draw accuracy on all test data as a line, and the clients' mean and deviation as a band."""
     alt = _altair()
-    base = alt.Chart(alt.Data(values=accuracy_points(runs))).encode(
+    names = [str(run.path) for run in runs] if names is None else names
+    base = alt.Chart(alt.Data(values=accuracy_points(runs, names))).encode(
         x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1)),
         color=alt.Color(
             "run:N",

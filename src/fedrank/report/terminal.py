@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 class RunProgress:
     """A bar with round, accuracy, traffic and time left; a line a round where there is no terminal."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, label: str = "round") -> None:
         self.console = console
+        self.label = label
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -56,7 +57,7 @@ class RunProgress:
         self.rounds = rounds
         self.progress.reset(
             self.task,
-            description="round",
+            description=self.label,
             total=rounds,
             completed=done,
             accuracy="",
@@ -73,7 +74,7 @@ class RunProgress:
         accuracy = f"accuracy {played.evaluation.test_accuracy:.1%}"
         self.progress.update(self.task, accuracy=accuracy)
         if not self.console.is_terminal:
-            self.console.print(f"round {played.number}/{self.rounds}  {accuracy}")
+            self.console.print(f"{self.label} {played.number}/{self.rounds}  {accuracy}")
 
     def stopping(self) -> None:
         """Say that Ctrl-C was understood."""
@@ -118,6 +119,30 @@ def summary_table(name: str, result: Result) -> Table:
     ):
         table.add_row(name, f"{mebibytes(real)}  (as the paper counts: {mebibytes(counted)})")
     table.add_row("time", f"{result.wall_seconds:.0f} s")
+    return table
+
+
+def demo_table(results: dict[str, Result]) -> Table:
+    """Return the four runs of the demo as a table: methods down, peace and war across."""
+    some = next(iter(results.values()))
+    table = Table(
+        title=f"Handwritten digits, 100 clients, after {some.rounds} rounds: accuracy on all test data",
+        title_justify="left",
+        box=None,
+        padding=(0, 2),
+    )
+    table.add_column("method")
+    table.add_column("all clients honest", justify="right")
+    table.add_column("20% malicious", justify="right")
+    table.add_column("upload per client, round", justify="right")
+    for method in (name for name in results if not name.endswith("-attacked")):
+        peace, war = results[method], results[f"{method}-attacked"]
+        table.add_row(
+            method,
+            f"{peace.evaluation.test_accuracy:.1%}",
+            f"[bold]{war.evaluation.test_accuracy:.1%}[/]",
+            mebibytes(peace.sent.upload_bytes),
+        )
     return table
 
 
