@@ -226,7 +226,7 @@ def evaluate(
 def presets() -> None:
     """List the shipped configurations."""
     from fedrank.experiment.config import preset_names, preset_text
-    from fedrank.report.terminal import listing
+    from fedrank.report.lists import listing
 
     rows = ((name, preset_text(name).splitlines()[0].removeprefix("# "), "") for name in preset_names())
     out.print(listing(rows))
@@ -293,7 +293,7 @@ def bench(
 def methods() -> None:
     """List the federated algorithms: values of [bold]method.name[/]."""
     from fedrank.methods import METHODS
-    from fedrank.report.terminal import listing
+    from fedrank.report.lists import listing
 
     rows = ((name, (method.__doc__ or "").splitlines()[0], "") for name, method in METHODS.items())
     out.print(listing(rows))
@@ -303,7 +303,7 @@ def methods() -> None:
 def attacks() -> None:
     """List what malicious clients can do: values of [bold]attack.name[/]."""
     from fedrank.attacks import ATTACKS
-    from fedrank.report.terminal import listing
+    from fedrank.report.lists import listing
 
     out.print(
         listing((a.name, a.summary, f"{a.source}. On {a.target}; knows {a.knows}.") for a in ATTACKS.values())
@@ -314,7 +314,7 @@ def attacks() -> None:
 def aggregators() -> None:
     """List the rules that turn updates into one: values of [bold]method.aggregator[/], joined by +."""
     from fedrank.aggregators import LISTED, MIXINGS
-    from fedrank.report.terminal import listing
+    from fedrank.report.lists import listing
 
     rows = (
         (f"{entry.name}+" if entry.name in MIXINGS else entry.name, entry.summary, f"{entry.source}.")

@@ -146,15 +146,6 @@ def demo_table(results: dict[str, Result]) -> Table:
     return table
 
 
-def listing(rows: Iterable[tuple[str, str, str]]) -> Table:
-    """Return names with what they are and where they come from."""
-    table = Table(show_header=False, box=None, padding=(0, 2))
-    table.add_column(no_wrap=True, style="bold")
-    for name, summary, source in rows:
-        table.add_row(name, f"{summary} [dim]{source}[/]")
-    return table
-
-
 def traffic_listing(network: str, edges: int, rows: Iterable[TrafficRow]) -> Table:
     """Return what a client sends and receives with every method as a table."""
     table = Table(
