@@ -324,3 +324,60 @@ def test_every_public_name_exists() -> None:
     assert all(getattr(fedrank, name) is not None for name in fedrank.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         fedrank.nonsense  # noqa: B018
+
+
+@pytest.mark.slow
+def test_the_demo_shows_the_point_of_it_all(tmp_path: Path) -> None:
+    reply = fedrank("demo", "--out", tmp_path / "demo")
+    assert reply.returncode == 0, reply.stderr
+    assert "20% malicious" in reply.stdout
+    accuracy = {
+        name: json.loads((tmp_path / "demo" / name / "summary.json").read_text())["evaluation"][
+            "test_accuracy"
+        ]
+        for name in ("FRL", "FRL-attacked", "FedAvg", "FedAvg-attacked")
+    }
+    assert min(accuracy["FRL"], accuracy["FedAvg"]) > 0.94
+    assert accuracy["FRL-attacked"] > 0.9
+    assert accuracy["FedAvg-attacked"] < 0.2
+    assert (tmp_path / "demo" / "demo.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [("methods", "signsgd"), ("attacks", "dyn-multi-krum"), ("aggregators", "nnm+")],
+)
+def test_what_there_is_is_listed(command: str, shown: str) -> None:
+    reply = fedrank(command)
+    assert reply.returncode == 0
+    assert shown in reply.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        (["attack.name=reverse"], "an attack needs both"),
+        (["attack.name=revers", "attack.share=0.2"], "there is no attack 'revers'"),
+        (["attack.name=scaled", "attack.share=0.2"], "is one on weights, but frl sends rankings"),
+        (["method.aggregator=median"], "frl has a vote of its own"),
+        (["method.name=fedavg", "method.aggregator=medians"], "is no aggregation rule"),
+        (["wire.ballots=some"], "is no kind of ballot"),
+        (["wire.broadcasts=top=50%"], "clients need the whole ranking"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(settings: list[str], complaint: str) -> None:
+    flags = [word for setting in settings for word in ("--set", setting)]
+    reply = fedrank("run", "--preset", "digits", *flags)
+    assert reply.returncode == 2
+    assert complaint in reply.stderr.replace("\n", " ")
+    assert "Traceback" not in reply.stderr
+
+
+def test_traffic_is_printed_and_drawn(tmp_path: Path) -> None:
+    reply = fedrank("traffic", "--net", "lenet", "--plot", tmp_path / "traffic.svg")
+    assert reply.returncode == 0, reply.stderr
+    assert "4.05" in reply.stdout
+    assert (tmp_path / "traffic.svg").read_text().startswith("<svg")
+    reply = fedrank("traffic", "--net", "lenett")
+    assert reply.returncode == 2
+    assert "there are lenet-digits, lenet" in reply.stderr
