@@ -3,8 +3,8 @@
 python benchmarks/robustness.py --data-dir DATA --runs runs/robustness
 
 Each run is an ordinary `fedrank run` in a directory of its own. What is done is not done again, and what
-was interrupted is resumed. At the end the results are written to runs/robustness/results.json and printed as
-the table of docs/results/robustness.md, beside the published numbers.
+was interrupted is resumed. At the end the results are written to runs/robustness/results.json, drawn in
+robustness.svg beside it, and printed as the table of docs/results/robustness.md with the published numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 from runs import finished
+
+from fedrank.report.charts import COLOURS, save
 
 WEIGHTS, RANKS = "mnist-weights", "mnist"
 ROWS: list[tuple[str, str, dict[str, Any], str, tuple[float, float, float] | None]] = [
@@ -70,6 +73,7 @@ def main() -> None:
             print({key: value for key, value in results[-1].items() if key != "curve"}, flush=True)
     (options.runs / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     print_table(results)
+    draw(results, options.runs / "robustness.svg")
 
 
 def curve(directory: Path) -> list[tuple[int, float]]:
@@ -87,6 +91,32 @@ def print_table(results: list[dict[str, Any]]) -> None:
         ours = (f"{100 * r['clients_mean']:.1f} ({100 * r['clients_std']:.1f})" for r in row)
         theirs = ("" if r["published"] is None else str(r["published"]) for r in row)
         print("|", " | ".join((row[0]["name"], row[0]["attack"], *ours, *theirs)), "|")
+
+
+def draw(results: list[dict[str, Any]], path: Path) -> None:
+    """Draw accuracy over rounds, a panel for each share of malicious clients."""
+    names = list(dict.fromkeys(result["name"] for result in results))
+    panels = []
+    for share in SHARES:
+        points = [
+            {"name": result["name"], "round": number, "accuracy": accuracy}
+            for result in results
+            if result["malicious"] == share
+            for number, accuracy in result["curve"]
+        ]
+        colours = alt.Scale(domain=names, range=list(COLOURS))
+        panels.append(
+            alt.Chart(alt.Data(values=points), title=f"{share:.0%} malicious")
+            .mark_line(point=True)
+            .encode(
+                x=alt.X("round:Q", title="round"),
+                y=alt.Y("accuracy:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
+                color=alt.Color("name:N", title=None, scale=colours),
+            )
+            .properties(width=230, height=260)
+        )
+    title = "MNIST: accuracy on the official test set, each algorithm under the attack made for it"
+    save(alt.hconcat(*panels).properties(title=title), path)
 
 
 if __name__ == "__main__":

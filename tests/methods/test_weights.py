@@ -1,5 +1,7 @@
 """The methods that send weights."""
 
+import zlib
+
 import numpy as np
 import pytest
 import torch
@@ -109,6 +111,10 @@ def test_the_number_of_workers_does_not_matter(digits: Federation, kind: type) -
     assert ends[0] == ends[1]
 
 
+def resealed(message: bytes) -> bytes:
+    return message[:-4] + zlib.crc32(message[:-4]).to_bytes(4, "little")
+
+
 @pytest.mark.parametrize("kind", METHODS)
 def test_messages_are_checked(kind: type) -> None:
     method = small(kind)
@@ -123,6 +129,7 @@ def test_messages_are_checked(kind: type) -> None:
         (4, message[:-1]),
         (4, message + b"0"),
         (4, message[:50] + b"x" + message[51:]),
+        (4, resealed(message[:6] + b"\xaa\x55" + message[8:])),  # the same in another guise
         (4, method.write(method.broadcast(WeightState(1, state.weights)), update, 4)),  # another round
         (4, "text"),
     ]:
@@ -158,7 +165,7 @@ def test_training_that_blows_up_is_reported(digits: Federation) -> None:
     with (
         local_engine(fedavg, digits, workers=1) as engine,
         pytest.raises(
-            TrainingError, match=r"no client of round 1 sent anything usable: .* learning rate too high"
+            TrainingError, match=r"too few clients of round 1 sent anything usable: .* learning rate too high"
         ),
     ):
         list(play(fedavg, digits, engine, fedavg.init(), Schedule(2, 3, 2)))
@@ -177,6 +184,12 @@ def test_weights_are_trained_on_the_same_samples_as_scores(digits: Federation) -
         for _ in range(2)
     )
     assert first.tobytes() == second.tobytes()
+
+
+def test_too_few_clients_for_a_rule_are_refused_at_once(digits: Federation) -> None:
+    krum = small(FedAvg, aggregator="krum")
+    with local_engine(krum, digits, workers=1) as engine, pytest.raises(ConfigError, match="too few"):
+        next(play(krum, digits, engine, krum.init(), Schedule(2, 2, 2)))
 
 
 @pytest.mark.parametrize("kind", METHODS)

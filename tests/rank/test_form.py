@@ -123,7 +123,16 @@ def test_a_kind_is_written_as_it_is_read(words: str) -> None:
     "words",
     [
         *("", "exacts", "exact=3", "levels", "levels=1", "levels=x", "levels=16 dithered dithered", "top=50"),
-        *("top=0%", "top=101%", "top=0.00001%", "exact dithered", "exact packed coded", "levels=-4"),
+        *(
+            "top=inf%",
+            "top=nan%",
+            "top=0%",
+            "top=101%",
+            "top=0.00001%",
+            "exact dithered",
+            "exact packed coded",
+            "levels=-4",
+        ),
         "exact unpacked",
     ],
 )
@@ -221,7 +230,9 @@ def test_cheat_two_layers_swapped() -> None:
     first, second = (form.kind.packed_bytes(layer.size) for layer in layout)
     body = paper[SECTIONS:-4]
     swapped = struct.pack("<2I", second, first) + body[first:] + body[:first]
-    refused(form, fuzz.sealed(paper[: HEADER.size] + swapped + paper[-4:]), "'first' ends too early")
+    refused(
+        form, fuzz.sealed(paper[: HEADER.size] + swapped + paper[-4:]), "'first' does not end where it should"
+    )
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,8 @@ def test_a_layout_needs_edges() -> None:
         Layout.of([])
     with pytest.raises(ModelError, match="'empty' has shape"):
         Layout.of([("empty", (3, 0))])
+    with pytest.raises(ModelError, match=r"more than 2\^30"):
+        Layout.of([("huge", (2**16, 2**15))])
 
 
 def test_packed_bits_give_the_papers_traffic_for_lenet() -> None:

@@ -72,6 +72,9 @@ def test_a_client_votes_once_and_only_if_it_was_asked() -> None:
         tally.add(5, ballot)
     with pytest.raises(BallotError, match="the sender is 3, but 4 was asked for"):
         tally.add(4, ballot)
+    for nobody in (-1, 2**64):
+        with pytest.raises(BallotError, match="no client's number"):
+            Tally(form).add(nobody, ballot)
     assert tally.total.tobytes() == before
     assert tally.voters == {3}
 

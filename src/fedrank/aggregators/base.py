@@ -98,13 +98,13 @@ class Chain:
         return AGGREGATORS[last](updates, malicious)
 
     def most(self, clients: int) -> int:
-        """Return how many malicious ones among some clients the whole chain can bear."""
+        """Return how many malicious ones among some clients the whole chain can bear; -1: not even none."""
         least = clients
         for part in self.name.split("+"):
             least = min(least, MOST[part](clients))
             if part == "bucketing":
                 clients = (clients + 1) // 2
-        return max(0, least)
+        return max(-1, least)
 
 
 def need(condition: bool, rule: str, demand: str, updates: Updates, malicious: int) -> None:

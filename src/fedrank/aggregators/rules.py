@@ -89,16 +89,26 @@ def geometric_median(updates: Updates, malicious: int) -> Vector:
     """The point with the least sum of distances to all updates."""
     need(len(updates) > 2 * malicious, "geometric-median", "n > 2 m", updates, malicious)
     gram = _inner_products(updates)
-    weights = np.full(len(updates), 1 / len(updates))
+    lengths = np.sqrt(np.diag(gram))
+    distances, weights = lengths, np.zeros(len(updates))
     for _ in range(1000):
-        # The distances of a weighted mean to all updates follow from inner products alone.
-        squares = np.maximum(np.diag(gram) - 2 * gram @ weights + weights @ gram @ weights, 0)
-        smallest = 1e-6 * np.sqrt(np.median(squares))
-        closeness = 1 / np.maximum(np.sqrt(squares), max(float(smallest), 1e-300))
+        typical = max(float(np.median(distances)), 1e-300)
+        closeness = 1 / np.maximum(distances, 1e-6 * typical)
         before, weights = weights, closeness / closeness.sum()
-        if np.abs(weights - before).max() < 1e-12:
+        # The distances of a weighted mean to all updates follow from inner products alone.
+        squares = np.diag(gram) - 2 * gram @ weights + weights @ gram @ weights
+        distances = np.sqrt(np.maximum(squares, 0))
+        if (np.abs(weights - before) * lengths).max() < 1e-9 * typical:
             break
-    return weights.astype(updates.dtype) @ updates
+    return _weighted_sum(weights, updates)
+
+
+def _weighted_sum(weights: NDArray[np.float64], updates: Updates) -> Vector:
+    """Return weights @ updates in double precision: a far update has a tiny weight."""
+    result = np.empty(updates.shape[1], updates.dtype)
+    for begin in range(0, result.size, BLOCK):
+        result[begin : begin + BLOCK] = weights @ updates[:, begin : begin + BLOCK].astype(np.float64)
+    return result
 
 
 @aggregator("centred-clipping", "Karimireddy et al., 2021", minority)
@@ -108,7 +118,7 @@ def centred_clipping(updates: Updates, malicious: int) -> Vector:
     centre = median(updates, malicious)
     for _ in range(3):
         ways = updates - centre
-        lengths = np.linalg.norm(ways, axis=1)
+        lengths = np.sqrt(np.einsum("ij,ij->i", ways, ways, dtype=np.float64))
         shorten = np.minimum(1, np.median(lengths) / np.maximum(lengths, 1e-30)).astype(updates.dtype)
         centre = centre + shorten @ ways / len(updates)
     return centre
@@ -145,10 +155,13 @@ def squared_distances(updates: Updates) -> NDArray[np.float64]:
 
 
 def _inner_products(updates: Updates) -> NDArray[np.float64]:
-    """Return the inner products of all pairs of updates, seen from the first: a far origin costs digits."""
+    """Return the inner products of all pairs of updates, seen from the median of each coordinate.
+
+    A far origin would cost all digits of the distances between near updates. No minority can move this one.
+    """
     products = np.zeros((len(updates), len(updates)))
     for begin in range(0, updates.shape[1], BLOCK):
         block = updates[:, begin : begin + BLOCK].astype(np.float64)
-        block -= block[0].copy()
+        block -= np.median(block, axis=0)
         products += block @ block.T
     return products

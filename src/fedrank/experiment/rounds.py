@@ -121,6 +121,8 @@ def play(
 ) -> Iterator[tuple[Any, Round]]:
     """Play rounds from `state` on until all are done; yield the new state after each."""
     schedule.check(federation)
+    if method.most_expected(schedule.per_round) < 0:
+        raise ConfigError(f"{schedule.per_round} clients a round are too few for this aggregator")
     expectation = expectation or Expectation()
     enemies = adversary.clients if adversary else frozenset()
     avoided = enemies if adversary and adversary.redraw else frozenset()
@@ -134,14 +136,15 @@ def play(
             collected = attacked(adversary, method, engine, state.round, broadcast, honest, malicious)
         else:
             collected = engine.collect(state.round, broadcast, honest)
-        if len(collected.refused) < len(selected):
-            counted = len(selected) - len(collected.refused)
-            expected = min(expectation.of(len(selected), len(malicious)), method.most_expected(counted))
+        counted = len(selected) - len(collected.refused)
+        bearable = method.most_expected(counted) if counted else -1
+        if bearable >= 0:
+            expected = min(expectation.of(len(selected), len(malicious)), bearable)
             state = method.aggregate(state, collected.messages, expected)
         elif adversary is None:
             reason = next(iter(collected.refused.values()))
             raise TrainingError(
-                f"no client of round {state.round + 1} sent anything usable: {reason}. "
+                f"too few clients of round {state.round + 1} sent anything usable: {reason}. "
                 "Is the learning rate too high for this model and data?"
             )
         else:

@@ -90,7 +90,7 @@ class Method(Protocol[S]):
         ...
 
     def most_expected(self, clients: int) -> int:
-        """Return how many malicious ones among some clients the server's rule can be told to expect."""
+        """Return how many malicious ones among some clients the rule can expect; -1: too few clients."""
         ...
 
     def aggregate(self, state: S, collected: Any, malicious: int = 0) -> S:

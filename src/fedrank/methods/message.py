@@ -53,10 +53,10 @@ class Envelope:
         if not isinstance(message, bytes) or len(message) != expected:
             what = f"{len(message)} bytes" if isinstance(message, bytes) else type(message).__name__
             raise BallotError(f"a message of {expected} bytes was asked for, this is {what}")
-        found, ours = HEADER.unpack_from(message), HEADER.unpack(self._header(sender))
-        for name, theirs, wanted in zip(FIELDS, found, ours, strict=True):
-            if theirs != wanted:
-                raise BallotError(f"the {name} of the message is not the one that was asked for")
+        if message[: HEADER.size] != self._header(sender):
+            found, ours = HEADER.unpack_from(message), HEADER.unpack(self._header(sender))
+            wrong = [name for name, a, b in zip(FIELDS, found, ours, strict=True) if a != b]
+            raise BallotError(f"the {(*wrong, 'header')[0]} of the message is not what was asked for")
         body = memoryview(message)[: -CHECKSUM.size]
         if zlib.crc32(body) != CHECKSUM.unpack_from(message, len(body))[0]:
             raise BallotError("the checksum is wrong: the message was damaged on its way")

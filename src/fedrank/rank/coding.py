@@ -101,9 +101,9 @@ def _numbers(count: int) -> NDArray[np.int32]:
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _parts(room: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return what one of m equally likely cases has of 2^32, for all m up to the largest room."""
-    parts = np.zeros(room.max() + 1, np.int64)
+def _parts(room: NDArray[np.int32], several: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return what one of m equally likely cases has of 2^32, for all m that can occur."""
+    parts = np.zeros((room * several).max() + 1, np.int64)
     for cases in range(1, parts.size):
         parts[cases] = (np.int64(1) << 32) // cases
     return parts
@@ -143,7 +143,7 @@ def decode(
     slots = _numbers(size if distinct else 0)
     level_of = slots if distinct or not several.any() else level_of_positions(borders)
     level_room = slots if distinct else borders[1:] - borders[:-1]
-    parts = _parts(room)
+    parts = _parts(room, several)
 
     if words.size < 4:
         return _TOO_SHORT
@@ -250,7 +250,7 @@ def encode(
         group_of[groups[number] : groups[number + 1]] = number
     slots = _numbers(size if distinct else 0)
     where = slots.copy()
-    parts = _parts(room)
+    parts = _parts(room, several)
 
     group_intervals = np.empty((size, 2), np.uint16)
     level_intervals = np.empty((size, 2), np.uint32)

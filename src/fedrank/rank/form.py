@@ -125,8 +125,9 @@ class Form:
         """Check everything about a ballot but its sections, and return those."""
         if not isinstance(paper, bytes):
             raise BallotError(f"a ballot is a string of bytes, this one is {type(paper).__name__}")
-        smallest = HEADER.size + (len(self.layout) + 1) * LENGTH.size
-        largest = smallest + sum(self._longest(layer) for layer in self.layout)
+        around = HEADER.size + (len(self.layout) + 1) * LENGTH.size
+        largest = around + sum(self._longest(layer) for layer in self.layout)
+        smallest = around if self.kind.coded else largest
         if not smallest <= len(paper) <= largest:
             raise BallotError(
                 f"a ballot of this kind ({self.kind}) and layout has {smallest} to {largest} bytes, "
@@ -136,12 +137,12 @@ class Form:
         if zlib.crc32(memoryview(paper)[: -LENGTH.size]) != LENGTH.unpack(paper[-LENGTH.size :])[0]:
             raise BallotError("the checksum is wrong: the ballot was damaged on its way")
         lengths = struct.unpack_from(f"<{len(self.layout)}I", paper, HEADER.size)
-        if smallest + sum(lengths) != len(paper):
+        if around + sum(lengths) != len(paper):
             raise BallotError(
                 f"the sections of the layers have {sum(lengths)} bytes together, "
-                f"but the ballot has room for {len(paper) - smallest}"
+                f"but the ballot has room for {len(paper) - around}"
             )
-        content = np.frombuffer(paper, np.uint8, offset=smallest - LENGTH.size)
+        content = np.frombuffer(paper, np.uint8, offset=around - LENGTH.size)
         ends = np.cumsum(lengths)
         return [content[end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
@@ -177,8 +178,8 @@ class Form:
     def _count_packed(self, sections: list[Section], shift: int, total: NDArray[np.int64]) -> None:
         counted: list[int] = []
         for layer, section in zip(self.layout, sections, strict=True):
-            if section.size != self.kind.packed_bytes(layer.size):
-                numbers, fault = 0, int(Fault.TOO_SHORT)
+            if (surplus := section.size - self.kind.packed_bytes(layer.size)) != 0:
+                numbers, fault = 0, int(Fault.TOO_LONG if surplus > 0 else Fault.TOO_SHORT)
             else:
                 named = self.kind.named(layer.size)
                 numbers, fault = self._count_section(layer, section, shift, total, 1, named)

@@ -76,7 +76,7 @@ class Kind:
                     millionths = Decimal(number[:-1]) * (MILLION // 100)
                     if millionths == int(millionths):
                         return cls(Shape.TOP, int(millionths), dithered, coded)
-        except (ValueError, InvalidOperation) as error:
+        except (ValueError, InvalidOperation, OverflowError) as error:
             raise _unreadable(text) from error
         raise _unreadable(text)
 

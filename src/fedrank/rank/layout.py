@@ -20,6 +20,10 @@ def top_count(edges: int, share: float) -> int:
     return edges - int((1 - share) * edges)
 
 
+LARGEST_LAYER = 2**30
+"""Twice a position has to fit into 32 bits."""
+
+
 @dataclass(frozen=True)
 class Layer:
     """One maskable layer: `size` edges that begin at `offset` of the flat array."""
@@ -57,6 +61,8 @@ class Layout:
             layer = Layer(name, tuple(shape), offset)
             if layer.size == 0:
                 raise ModelError(f"layer {name!r} has shape {layer.shape}: a layer needs at least one edge")
+            if layer.size > LARGEST_LAYER:
+                raise ModelError(f"layer {name!r} has {layer.size} edges: more than 2^30 cannot be ranked")
             layers.append(layer)
             offset += layer.size
         if not layers:

@@ -34,10 +34,14 @@ class Levels:
 
 def levels_of(kind: Kind, size: int, shift: int) -> Levels:
     """Return the levels of a layer with `size` edges; the shift counts only for a dithered kind."""
-    return _levels(kind, size, shift if kind.dithered else HALF)
+    return _levels(kind, size, shift) if kind.dithered else _fixed_levels(kind, size)
 
 
 @lru_cache(maxsize=64)
+def _fixed_levels(kind: Kind, size: int) -> Levels:
+    return _levels(kind, size, HALF)
+
+
 def _levels(kind: Kind, size: int, shift: int) -> Levels:
     match kind.shape:
         case Shape.EXACT:

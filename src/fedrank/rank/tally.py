@@ -37,6 +37,8 @@ class Tally:
 
     def add(self, sender: int, ballot: bytes) -> None:
         """Count a ballot. An illegal one raises BallotError and leaves the tally untouched."""
+        if not 0 <= sender < 2**64:
+            raise BallotError(f"{sender} is no client's number: those have 64 bits")
         if self.asked is not None and sender not in self.asked:
             raise BallotError(f"client {sender} was not asked to vote in this round")
         if sender in self.voters:
