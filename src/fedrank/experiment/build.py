@@ -70,7 +70,7 @@ def build_method(experiment: Experiment, federation: Federation) -> Method[Any]:
         case "signsgd":
             return SignSGD(network, training, decay, run, method.server_rate)
         case "topk":
-            return TopK(network, training, decay, run, method.share, method.aggregator)
+            return TopK(network, training, decay, run, method.aggregator, method.share)
 
 
 def build_adversary(experiment: Experiment, federation: Federation) -> Adversary | None:

@@ -6,29 +6,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrank.aggregators import Chain
 from fedrank.errors import BallotError, ConfigError
 from fedrank.methods.base import Traffic
+from fedrank.methods.fedavg import FedAvg
 from fedrank.methods.message import Content, round_of
-from fedrank.methods.weights import Floats, Updates, WeightMethod, WeightState, aggregated, moved
+from fedrank.methods.weights import Floats
 from fedrank.rank import top_count
 
 
 @dataclass(frozen=True)
-class TopK(WeightMethod):
+class TopK(FedAvg):
     """Sparsified averaging (Aji and Heafield, 2017; Alistarh et al., 2018).
 
     Parameters
     ----------
     share : how many of its changes a client sends, those of the largest magnitude; the others count as 0.
-    aggregator : the rule that turns the clients' updates into one.
     """
 
     share: float = 0.1
-    aggregator: str = "mean"
 
     def __post_init__(self) -> None:
-        Chain(self.aggregator)
+        super().__post_init__()
         if not 0 < self.share <= 1:
             raise ConfigError(
                 f"share is {self.share}: TopK sends more than nothing and at most everything (1)"
@@ -52,18 +50,6 @@ class TopK(WeightMethod):
         update = np.zeros(size, np.float32)
         update[kept[:size]] = np.frombuffer(payload[places:], "<f4")
         return update
-
-    def most_expected(self, clients: int) -> int:
-        """Return the most malicious clients that the rule can bear."""
-        return Chain(self.aggregator).most(clients)
-
-    def combined(self, updates: list[Floats], malicious: int) -> Floats:
-        """Return the aggregate of some updates."""
-        return aggregated(self.aggregator, updates, malicious, self.seed)
-
-    def aggregate(self, state: WeightState, collected: Updates, malicious: int = 0) -> WeightState:
-        """Move the weights by the aggregate of the updates."""
-        return moved(state, self.combined(collected.in_order(), malicious))
 
     def traffic(self) -> Traffic:
         """Return 32 bits for each change that is sent and one bit for each weight; all weights down."""
