@@ -173,6 +173,36 @@ def test_a_finished_run_can_be_prolonged(finished: Path, tmp_path: Path) -> None
     assert json.loads((path / "summary.json").read_text())["rounds"] == 5
 
 
+def test_audit_shows_the_votes_and_the_ballots(finished: Path) -> None:
+    reply = fedrank("audit", finished)
+    assert reply.returncode == 0, reply.stderr
+    for wanted in (
+        r"The vote of round 4, 4 ballots",
+        r"linear\.3\.weight +1,280 +\d+\.\d\d% +0\.\d{3}",
+        r"known for the vote 'borda' alone",
+        r"Ballots of round 4",
+        r"\n +60% +\d\.\d{3} +0\.\d{4}",
+    ):
+        assert re.search(wanted, reply.stdout), (wanted, reply.stdout)
+    before = checkpoint(finished)
+    reply = fedrank("audit", finished, "--round", 9)
+    assert reply.returncode == 2
+    assert "there was no vote in round 9; the last was in round 4" in reply.stderr
+    assert checkpoint(finished) == before
+
+
+def test_audit_of_the_papers_vote_plays_a_round_for_the_ballots_and_saves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    attacked = ("--set", "attack.name=mirror", "--set", "attack.share=0.25", "--set", "method.vote=borda")
+    assert fedrank("run", *SMALL, *attacked, "--out", path, "--workers", 1).returncode == 0
+    before = {entry.name: entry.read_bytes() for entry in path.iterdir()}
+    reply = fedrank("audit", path, "--workers", 1)
+    assert reply.returncode == 0, reply.stderr
+    assert re.search(r"layer +edges +changed +agreement +by 1 +by 2", reply.stdout)
+    assert "Ballots of round 5" in reply.stdout
+    assert {entry.name: entry.read_bytes() for entry in path.iterdir()} == before
+
+
 def test_evaluate_measures_the_checkpoint_again(finished: Path) -> None:
     reply = fedrank("evaluate", finished, "--workers", 2)
     assert reply.returncode == 0, reply.stderr
@@ -272,7 +302,7 @@ def test_a_run_of_another_version_or_a_damaged_checkpoint_is_refused(finished: P
     assert "checkpoint is damaged" in reply.stderr
     assert checkpoint(path) == checkpoint(finished)[:1000]
     environment = path / "environment.json"
-    environment.write_text(environment.read_text().replace('"format": 2', '"format": 1'))
+    environment.write_text(environment.read_text().replace('"format": 3', '"format": 1'))
     reply = fedrank("resume", path)
     assert reply.returncode == 2
     assert "has format 1" in reply.stderr

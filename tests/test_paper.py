@@ -1,8 +1,12 @@
 """The paper's tables: what can be computed without training."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fedrank.errors import ConfigError
 from fedrank.nn import NETWORKS, supernetwork
+from fedrank.paper.bound import failure_bound, failure_probability
 from fedrank.paper.traffic import traffic_by_size, traffic_table
 
 ROWS = ("FedAvg", "FRL", "Sparse-FRL, top 50%", "Sparse-FRL, top 10%", "SignSGD", "TopK 50%", "TopK 10%")
@@ -33,3 +37,32 @@ def test_the_figure_covers_all_methods_at_all_sizes() -> None:
     for name in names:
         small, large = (row.upload for size, row in points if row.name == name)
         assert 900 < large / small < 2300
+
+
+@given(st.integers(1, 40), st.floats(0, 1), st.sampled_from([0.0, 0.1, 0.25, 0.5]))
+def test_the_exact_failure_probability_is_that_of_a_sum_of_votes(n: int, p: float, alpha: float) -> None:
+    malicious = round(alpha * n)
+    favour = [1.0]  # the probability of 0 votes in favour, then voter after voter
+    for voter in range(n):
+        q = 1 - p if voter < malicious else p
+        favour = [
+            (favour[k] * (1 - q) if k < len(favour) else 0) + (favour[k - 1] * q if k else 0)
+            for k in range(len(favour) + 1)
+        ]
+    exact = sum(share for k, share in enumerate(favour) if k <= n / 2)
+    assert failure_probability(n, p, alpha) == pytest.approx(exact, abs=1e-9)
+
+
+@given(st.integers(1, 200), st.floats(0.5, 1), st.floats(0, 0.5))
+def test_the_published_bound_is_one(n: int, p: float, share: float) -> None:
+    alpha = round(share * n) / n  # the bound is about whole clients
+    assert failure_probability(n, p, alpha) <= failure_bound(n, p, alpha) + 1e-9
+
+
+def test_the_bound_is_the_published_formula() -> None:
+    n, p, alpha = 25, 0.8, 0.2
+    published = 0.5 * ((n * p * (1 - p)) / (n * (p + alpha * (1 - 2 * p) - 0.5)) ** 2) ** 0.5
+    assert failure_bound(n, p, alpha) == pytest.approx(published)
+    assert failure_bound(25, 0.5, 0.1) == 1.0
+    with pytest.raises(ConfigError, match="n is at least 1"):
+        failure_bound(0, 0.5, 0.1)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from fedrank.aggregators import AGGREGATORS, LISTED, MIXINGS, Chain, aggregator
-from fedrank.aggregators.base import MOST
+from fedrank.aggregators import RULES, Chain, Role, aggregator
+from fedrank.aggregators.base import inner_products
 from fedrank.aggregators.rules import multi_krum_selection, squared_distances
 from fedrank.errors import ConfigError
 
-RNG = np.random.default_rng(0)
+AGGREGATORS = [name for name, rule in RULES.items() if rule.role is not Role.MIXING]
 
 
 def some_updates(seed: int, n: int, d: int, dtype: type = np.float64) -> np.ndarray:
@@ -22,6 +22,11 @@ def some_updates(seed: int, n: int, d: int, dtype: type = np.float64) -> np.ndar
 
 def aggregate(name: str, updates: np.ndarray, m: int) -> np.ndarray:
     return Chain(name)(updates, m, np.random.default_rng(0))
+
+
+def mixed(name: str, updates: np.ndarray, m: int) -> np.ndarray:
+    counts = RULES[name].function(inner_products(updates), m, np.random.default_rng(1))
+    return counts @ updates / counts.sum(axis=1, keepdims=True)
 
 
 # --- oracles: loops over pairs and coordinates --------------------------------------------------
@@ -64,9 +69,7 @@ def test_rules_equal_their_oracles(seed: int, n: int, m: int, d: int) -> None:
     updates = some_updates(seed, n, d)
     for name, oracle in ORACLES.items():
         np.testing.assert_allclose(aggregate(name, updates, m), oracle(updates, m), rtol=1e-9, atol=1e-12)
-    mixed, left = MIXINGS["nnm"](updates, m, RNG)
-    assert left == m
-    np.testing.assert_allclose(mixed, oracle_nnm(updates, m), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(mixed("nnm", updates, m), oracle_nnm(updates, m), rtol=1e-9, atol=1e-12)
 
 
 def test_the_median_of_an_even_number_lies_in_the_middle() -> None:
@@ -121,6 +124,17 @@ def test_the_order_of_updates_does_not_matter(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", CHAINS)
+def test_a_slice_needs_no_more_than_the_inner_products(name: str) -> None:
+    """What a chain makes of any slice of the coordinates is that slice of what it makes of them all."""
+    updates = some_updates(9, 12, 50)
+    whole = aggregate(name, updates, 1)
+    step = Chain(name).step(inner_products(updates), 1, np.random.default_rng(0))
+    assert Chain(name).sliceable
+    for part in (slice(0, 7), slice(7, 49), slice(49, 50)):
+        np.testing.assert_allclose(step(updates[:, part]), whole[part], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in CHAINS if name != "screened-mean"])
 def test_a_shifted_and_scaled_world_gives_a_shifted_and_scaled_result(name: str) -> None:
     updates = some_updates(4, 12, 15)
     expected = 3 * aggregate(name, updates, 1) + 5
@@ -136,6 +150,7 @@ BREAKDOWN = {
     "geometric-median": 6,
     "centred-clipping": 6,
     "nnm+trimmed-mean": 4,
+    "screened-mean": 6,
 }
 """How many of 11 equal far-away updates it takes to carry a rule along that was told to expect 3."""
 
@@ -203,12 +218,61 @@ def test_multi_krum_leaves_out_the_outliers() -> None:
     assert selected.size == 25 - 2 * 3 - 2
 
 
+def oracle_screened_mean(updates: np.ndarray, m: int) -> np.ndarray:
+    median_length = np.median([np.linalg.norm(one) for one in updates])
+
+    def cut(one: np.ndarray, lengths: float) -> np.ndarray:
+        return one * min(1.0, lengths * median_length / np.linalg.norm(one))
+
+    short = np.array([cut(one, 1) for one in updates])
+    nearest = [np.argsort([((one - other) ** 2).sum() for other in short])[: len(short) - m] for one in short]
+    rows = np.array([short[chosen].mean(axis=0) for chosen in nearest])
+    left, central = list(range(len(rows))), []
+    while len(left) > 2 * m + 2:
+        central.append(left.pop(oracle_krum_choice([rows[i] for i in left], m)))
+    shares = np.array([np.mean([i in nearest[row] for row in central]) for i in range(len(updates))])
+    shares /= len(short) - m
+    kept = []
+    for i, one in enumerate(updates):
+        others = sum(shares[j] * short[j] for j in range(len(updates)) if j != i)
+        if one @ others > -0.2 * np.linalg.norm(one) * np.linalg.norm(others):
+            kept.append(cut(one, 2))
+    return sum(kept) / len(kept)
+
+
+@given(st.integers(0, 2**32), st.sampled_from([7, 9, 14]), st.integers(0, 2), st.sampled_from([5, 40]))
+def test_the_screened_mean_equals_its_oracle(seed: int, n: int, m: int, d: int) -> None:
+    rng = np.random.default_rng(seed)
+    updates = (rng.normal(size=(n, d)) + 0.5) * rng.lognormal(size=(n, 1))
+    np.testing.assert_allclose(
+        aggregate("screened-mean", updates, m), oracle_screened_mean(updates, m), rtol=1e-7, atol=1e-9
+    )
+
+
+def test_the_screened_mean_is_the_mean_where_nobody_stands_out() -> None:
+    updates = some_updates(2, 20, 400) + 0.5
+    np.testing.assert_allclose(aggregate("screened-mean", updates, 8), updates.mean(axis=0))
+
+
+def test_the_screened_mean_of_one_or_two_is_their_mean() -> None:
+    updates = np.array([[1.0, 2.0], [-3.0, 0.0]])
+    assert aggregate("screened-mean", updates, 0).tolist() == [-1, 1]
+    assert aggregate("screened-mean", updates[:1], 0).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("m", [0, 4, 8])
+def test_the_screened_mean_leaves_out_who_opposes_the_others(m: int) -> None:
+    updates = some_updates(2, 20, 400) + 0.5
+    honest = updates[4:].mean(axis=0)
+    updates[:4] = -5 * honest
+    np.testing.assert_allclose(aggregate("screened-mean", updates, m), honest, rtol=1e-7, atol=1e-9)
+
+
 def test_bucketing_averages_pairs_and_keeps_the_mean() -> None:
     updates = some_updates(7, 10, 4)
-    mixed, m = MIXINGS["bucketing"](updates, 2, np.random.default_rng(1))
-    assert mixed.shape == (5, 4)
-    assert m == 2
-    np.testing.assert_allclose(mixed.mean(axis=0), updates.mean(axis=0))
+    pairs = mixed("bucketing", updates, 2)
+    assert pairs.shape == (5, 4)
+    np.testing.assert_allclose(pairs.mean(axis=0), updates.mean(axis=0))
 
 
 @pytest.mark.parametrize("name", ["means", "nnm", "nnm+", "mean+nnm", "xyz+mean", ""])
@@ -218,8 +282,7 @@ def test_a_chain_that_does_not_exist_is_refused(name: str) -> None:
 
 
 def test_every_rule_is_listed_with_its_source() -> None:
-    assert LISTED.keys() == AGGREGATORS.keys() | MIXINGS.keys()
-    assert all(entry.summary and entry.source for entry in LISTED.values())
+    assert all(rule.summary and rule.source for rule in RULES.values())
 
 
 def test_a_users_own_rule_is_one_decorated_function() -> None:
@@ -231,6 +294,7 @@ def test_a_users_own_rule_is_one_decorated_function() -> None:
     try:
         updates = some_updates(0, 3, 4)
         assert aggregate("first-test", updates, 0).tolist() == updates[0].tolist()
-        assert LISTED["first-test"].summary == "The first update."
+        assert not Chain("first-test").sliceable
+        assert RULES["first-test"].summary == "The first update."
     finally:
-        del AGGREGATORS["first-test"], LISTED["first-test"], MOST["first-test"]
+        del RULES["first-test"]

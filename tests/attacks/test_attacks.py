@@ -1,20 +1,22 @@
 """Attacks: what they may know, that what they send is legal, and that they hurt."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from torch import nn
 
 from fedrank.attacks import ATTACKS, Attack, Knowledge, Target, View, attack, attack_named
-from fedrank.attacks.rankings import reverse
+from fedrank.attacks.rankings import FACTORS, _mirrored, reverse
 from fedrank.data import Dirichlet, Federation, split
 from fedrank.engine import local_engine
 from fedrank.errors import ConfigError
 from fedrank.experiment.rounds import Adversary, Expectation, Round, Schedule, draw_malicious, play, select
 from fedrank.methods import FRL, FedAvg, Method, SignSGD, TopK
 from fedrank.nn import LocalTraining, supernetwork
-from fedrank.rank import Layout
+from fedrank.rank import Form, Kind, Layout, Tally, check_ranking, reputation, top_mask, vote_on
+from tests.rank.strategies import KINDS, near, random_ranking
 
 SHARE = 0.3
 
@@ -164,10 +166,37 @@ def test_clients_that_send_what_they_have_learned_do_no_harm(crowd: Federation) 
     assert len(set(ends)) == 1
 
 
-@pytest.mark.parametrize("ballots", ["exact", "levels=16 dithered coded", "top=50%", "top=10% coded"])
-@pytest.mark.parametrize("name", [name for name in ATTACKS if ATTACKS[name].target is Target.RANKINGS])
-def test_a_ballot_attack_sends_legal_ballots(crowd: Federation, name: str, ballots: str) -> None:
-    method = frl(ballots)
+ON_BALLOTS = [
+    name for name, attack in ATTACKS.items() if attack.target is not Target.WEIGHTS and not attack.poison
+]
+
+
+@pytest.mark.parametrize("name", ON_BALLOTS)
+def test_a_ballot_attack_sends_legal_ballots_of_every_kind(name: str) -> None:
+    method = frl()
+    view, attack = mirrored_view(layout=method.layout), ATTACKS[name]
+    if attack.target is Target.EITHER:
+        own, benign = (
+            [method.displacement(view.reference, ranking) for ranking in rankings]
+            for rankings in (view.own, view.benign)
+        )
+        view = replace(view, own=own, benign=benign)
+    sent = attack.updates(view)
+    if attack.target is Target.EITHER:
+        sent = [method.displaced(view.reference, update) for update in sent]
+    assert len(sent) == view.malicious
+    for kind in KINDS:
+        for way in ("packed", "coded"):
+            form = Form(view.layout, Kind.parse(f"{kind} {way}"), view.reference)
+            tally = Tally(form)
+            for client, ranking in enumerate(sent):
+                check_ranking(ranking, view.layout)
+                tally.add(client, form.fill_in(ranking, client))
+
+
+@pytest.mark.parametrize("name", ["mirror-omniscient", "min-max"])
+def test_an_attack_is_played_with_the_knowledge_that_it_declares(crowd: Federation, name: str) -> None:
+    method = frl("levels=16 dithered coded")
     adversary = Adversary(ATTACKS[name], draw_malicious(crowd, SHARE, 11))
     with local_engine(method, crowd, workers=1) as engine:
         *_, (_, played) = play(method, crowd, engine, method.init(), Schedule(1, 15, 1), adversary)
@@ -180,8 +209,113 @@ def test_reverse_is_algorithm_3() -> None:
     own = [np.array([0, 1, 2, 3, 2, 0, 1], np.int32), np.array([1, 0, 3, 2, 2, 1, 0], np.int32)]
     reputations = {0: 0 + 1, 1: 1 + 0, 2: 2 + 3, 3: 3 + 2}, {0: 1 + 2, 1: 2 + 1, 2: 0 + 0}
     voted = [sorted(points, key=lambda edge: (points[edge], edge)) for points in reputations]
-    view = View(layout, own[0], own, [], 2, lambda updates: updates[0], np.random.default_rng(0))
+    view = View(layout, 0.5, own[0], own, [], 2, 5, lambda updates: updates[0], np.random.default_rng(0))
     assert reverse(view).tolist() == voted[0][::-1] + voted[1][::-1]
+
+
+SMALL = Layout.of([("first", (40,)), ("second", (9,))])
+
+
+def mirrored_view(malicious: int = 2, layout: Layout = SMALL) -> View:
+    rng = np.random.default_rng(0)
+    reference = random_ranking(layout, rng)
+    own = [near(reference, layout, rng, 0.02) for _ in range(malicious)]
+    benign = [near(reference, layout, rng, 0.02) for _ in range(8)]
+
+    def vote(rankings: list[np.ndarray]) -> np.ndarray:
+        return vote_on(rankings, layout)
+
+    return View(layout, 0.5, reference, own, benign, malicious, 10, vote, rng)
+
+
+def test_mirror_is_its_formula() -> None:
+    view = mirrored_view()
+    before = reputation(view.reference, view.layout).astype(float)
+    voted = reputation(vote_on(view.own, view.layout), view.layout)
+    values = before - 16 * (voted - before)
+    sent = ATTACKS["mirror"].craft(view)
+    for layer in view.layout:
+        assert (np.diff(values[layer.edges][sent[layer.edges]]) >= 0).all()
+
+
+def test_mirror_shallow_is_honest_in_the_largest_layer() -> None:
+    view = mirrored_view()
+    large, small = view.layout
+    sent, honest = ATTACKS["mirror-shallow"].craft(view), vote_on(view.own, view.layout)
+    assert sent[large.edges].tolist() == honest[large.edges].tolist()
+    assert sent[small.edges].tolist() == ATTACKS["mirror"].craft(view)[small.edges].tolist()
+
+
+@pytest.mark.parametrize("name", ["mirror-tuned", "mirror-omniscient"])
+def test_a_tuned_mirror_sets_the_vote_back_at_least_as_far_as_any_factor(name: str) -> None:
+    view = mirrored_view()
+    honest = view.benign if name == "mirror-omniscient" else [view.own[i % 2] for i in range(8)]
+    before = reputation(view.reference, view.layout)
+    way = reputation(vote_on(honest, view.layout), view.layout) - before
+
+    def progress(sent: np.ndarray) -> float:
+        come = reputation(vote_on([*honest, sent, sent], view.layout), view.layout) - before
+        return sum(
+            come[la.edges] @ way[la.edges] / max(way[la.edges] @ way[la.edges], 1) for la in view.layout
+        )
+
+    tuned = progress(ATTACKS[name].craft(view))
+    one_by_one = [progress(_mirrored(view, vote_on(honest, view.layout), factor)) for factor in FACTORS]
+    assert tuned == pytest.approx(min(one_by_one))
+
+
+def test_band_moves_what_is_near_the_border_as_far_as_can_be() -> None:
+    layout = Layout.of([("only", (20,))])
+    own = [np.arange(20, dtype=np.int32)]
+    view = View(layout, 0.5, own[0], own, [], 1, 5, lambda updates: updates[0], np.random.default_rng(0))
+    sent = ATTACKS["band"].craft(view).tolist()
+    assert sent[:2] == [10, 11]
+    assert sent[-2:] == [8, 9]
+    assert sent[2:-2] == [edge for edge in range(20) if edge not in (8, 9, 10, 11)]
+
+
+def test_vem_flips_more_edges_than_the_reversed_ranking() -> None:
+    rng = np.random.default_rng(1)
+    layout = Layout.of([("only", (600,))])
+    reference = random_ranking(layout, rng)
+    honest = [near(reference, layout, rng, 0.1) for _ in range(20)]
+    own, others = honest[:3], honest[3:]
+    view = View(layout, 0.5, reference, own, [], 3, 20, lambda u: vote_on(u, layout), rng)
+    sides = top_mask(vote_on(others, layout), layout, 0.5)
+
+    def flipped(sent: np.ndarray) -> int:
+        after = top_mask(vote_on([*others, sent, sent, sent], layout), layout, 0.5)
+        return int(np.count_nonzero(after != sides))
+
+    assert flipped(ATTACKS["vem"].craft(view)) > flipped(ATTACKS["reverse"].craft(view))
+
+
+def test_a_backdoor_poisons_only_what_malicious_clients_train_on_and_probes_the_rest(
+    crowd: Federation,
+) -> None:
+    poisoned = ATTACKS["backdoor"].poison(crowd, frozenset({4, 9}))  # type: ignore[misc]
+    count = len(crowd.dataset.labels)
+    different = (poisoned.dataset.inputs[:count] != crowd.dataset.inputs).reshape(count, -1).any(axis=1)
+    theirs = np.concatenate([crowd.clients[4].train[::2], crowd.clients[9].train[::2]])
+    assert set(np.flatnonzero(different)) <= set(theirs.tolist())
+    assert (poisoned.dataset.labels[theirs] == 0).all()
+    assert (poisoned.dataset.inputs[theirs][:, :, -2:, -2:] == crowd.dataset.inputs.max()).all()
+    assert poisoned.probe is not None
+    assert (poisoned.dataset.labels[poisoned.probe] == 0).all()
+    assert poisoned.probe.size == np.count_nonzero(crowd.dataset.labels[crowd.test] != 0)
+    assert (poisoned.dataset.inputs[poisoned.probe][:, :, -2:, -2:] == crowd.dataset.inputs.max()).all()
+
+
+@pytest.mark.slow
+def test_a_backdoor_works_and_is_reported(crowd: Federation) -> None:
+    reached = []
+    for malicious in (frozenset(), frozenset(range(25))):
+        poisoned = ATTACKS["backdoor"].poison(crowd, malicious)  # type: ignore[misc]
+        method = frl()
+        with local_engine(method, poisoned, workers=1) as engine:
+            *_, (_, last) = play(method, poisoned, engine, method.init(), Schedule(15, 15, 15))
+        reached.append(last.evaluation.backdoor)
+    assert reached[1] > reached[0] + 0.3
 
 
 def test_label_flipping_touches_only_what_malicious_clients_train_on(crowd: Federation) -> None:

@@ -49,14 +49,14 @@ def stumbling(how: str) -> FRL:
 
 def test_one_and_two_workers_give_the_same_bytes(digits: Federation) -> None:
     # a convolutional net: its sums do depend on the number of threads
-    frl = FRL(supernetwork(LeNet(side=8), seed=1))
+    frl = FRL(supernetwork(LeNet(side=8), seed=1), vote="borda")
     clients = [int(c) for c in digits.voters[:7]]
     tallies, losses, predictions = [], [], []
     for workers in (1, 2, 3):
         with local_engine(frl, digits, workers=workers) as engine:
             collected = engine.collect(0, frl.broadcast(frl.init()), clients)
             tallies.append(collected.messages.total.tobytes())
-            losses.append(collected.losses)
+            losses.append(collected.outcomes)
             predicted = engine.predict(frl.init(), samples_to_test(digits))
             predictions.append((predicted.correct.tobytes(), predicted.losses.tobytes()))
     assert tallies[0] == tallies[1] == tallies[2]

@@ -72,11 +72,11 @@ def test_another_directory_is_not_taken_for_a_run(tmp_path: Path) -> None:
 def test_a_run_of_another_format_is_refused(run: RunDirectory) -> None:
     path = run.path / "environment.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
-    with pytest.raises(RunError, match=r"format 99, written by fedrank 0\.0\.9; this version reads format 2"):
+    with pytest.raises(RunError, match=r"format 99, written by fedrank 0\.0\.9; this version reads format 3"):
         RunDirectory.open(run.path)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"fedrank": 1}', '{"format": 2}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"fedrank": 1}', '{"format": 3}'])
 def test_a_damaged_environment_is_refused(run: RunDirectory, content: str) -> None:
     (run.path / "environment.json").write_text(content)
     with pytest.raises(RunError, match=r"environment\.json: damaged"):

@@ -26,7 +26,7 @@ def small_frl(**options: object) -> FRL:
 
 
 def test_a_round_is_algorithm_2_line_by_line(digits: Federation) -> None:
-    frl = small_frl(local=LocalTraining(epochs=1))
+    frl = small_frl(local=LocalTraining(epochs=1), vote="borda")
     network = frl.network
     order = np.random.default_rng(5)  # a ranking that is not that of the initial scores, for line 10
     shuffled = np.concatenate([order.permutation(layer.size) for layer in network.layout]).astype(np.int32)

@@ -96,3 +96,11 @@ def test_packed_bits_give_the_papers_traffic_for_lenet() -> None:
 def test_a_ranking_that_is_no_permutation_is_refused(broken: list[int]) -> None:
     with pytest.raises(BallotError):
         check_ranking(np.array(broken, np.int32), Layout.of([("layer", (3,))]))
+
+
+def test_scores_of_another_precision_are_ranked_too() -> None:
+    """The compiled pass looks at bits: it must never be given other ones than it expects."""
+    scores = np.random.default_rng(0).normal(size=1000)
+    layout = Layout.of([("only", (1000,))])
+    assert rank(scores, layout).tolist() == rank(scores.astype(np.float32), layout).tolist()
+    assert rank(np.arange(1000)[::-1], layout).tolist() == list(range(1000))[::-1]

@@ -1,6 +1,6 @@
 """Aggregation rules and the mixings that go before them."""
 
 from fedrank.aggregators import rules
-from fedrank.aggregators.base import AGGREGATORS, LISTED, MIXINGS, Chain, Listed, aggregator, mixing
+from fedrank.aggregators.base import RULES, Chain, Role, Rule, aggregator, mixing, weighing
 
-__all__ = ["AGGREGATORS", "LISTED", "MIXINGS", "Chain", "Listed", "aggregator", "mixing", "rules"]
+__all__ = ["RULES", "Chain", "Role", "Rule", "aggregator", "mixing", "rules", "weighing"]

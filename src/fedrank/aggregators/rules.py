@@ -7,7 +7,22 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.aggregators.base import Updates, Vector, aggregator, minority, mixing, need
+from fedrank.aggregators.base import (
+    Matrix,
+    Updates,
+    Vector,
+    aggregator,
+    inner_products,
+    minority,
+    mixing,
+    need,
+    weighing,
+)
+
+LONGEST = 2.0
+"""How many median lengths an update may have in a screened mean."""
+OPPOSED = -0.2
+"""The correlation with the consensus at which an update no longer counts in it."""
 
 
 def krum_minority(clients: int) -> int:
@@ -15,58 +30,54 @@ def krum_minority(clients: int) -> int:
     return (clients - 3) // 2
 
 
-BLOCK = 2**14  # coordinates that are sorted at once, so that they stay in the caches
-
-
-@aggregator("mean", "McMahan et al., 2017")
+@aggregator("mean", "McMahan et al., 2017", by_coordinate=True)
 def mean(updates: Updates, _malicious: int) -> Vector:
     """The mean. One malicious update moves it anywhere."""
-    return np.asarray(np.mean(updates, axis=0))
+    return np.asarray(np.mean(updates, axis=0, dtype=np.float64))
 
 
-@aggregator("trimmed-mean", "Yin et al., 2018", minority)
+@aggregator("trimmed-mean", "Yin et al., 2018", minority, by_coordinate=True)
 def trimmed_mean(updates: Updates, malicious: int) -> Vector:
     """The mean of each coordinate without its m largest and m smallest values."""
     n = len(updates)
-    need(n > 2 * malicious, "trimmed-mean", "n > 2 m", updates, malicious)
+    need(n > 2 * malicious, "trimmed-mean", "n > 2 m", n, malicious)
     if malicious == 0:
         return mean(updates, 0)
-    return _by_coordinate(updates, lambda ordered: ordered[:, malicious : n - malicious].mean(axis=1))
+    return _of_sorted(updates, lambda ordered: ordered[:, malicious : n - malicious])
 
 
-@aggregator("median", "Yin et al., 2018", minority)
+@aggregator("median", "Yin et al., 2018", minority, by_coordinate=True)
 def median(updates: Updates, malicious: int) -> Vector:
     """The median of each coordinate."""
     n = len(updates)
-    need(n > 2 * malicious, "median", "n > 2 m", updates, malicious)
-    return _by_coordinate(updates, lambda ordered: ordered[:, (n - 1) // 2 : n // 2 + 1].mean(axis=1))
+    need(n > 2 * malicious, "median", "n > 2 m", n, malicious)
+    return _of_sorted(updates, lambda ordered: ordered[:, (n - 1) // 2 : n // 2 + 1])
 
 
-def _by_coordinate(updates: Updates, of_sorted: Callable[[Updates], Vector]) -> Vector:
-    """Apply a function to the sorted values of each coordinate."""
-    result = np.empty(updates.shape[1], updates.dtype)
-    for begin in range(0, result.size, BLOCK):
-        block = np.ascontiguousarray(updates[:, begin : begin + BLOCK].T)
-        block.sort(axis=1)
-        result[begin : begin + BLOCK] = of_sorted(block)
-    return result
+def _of_sorted(updates: Updates, kept: Callable[[Updates], Updates]) -> Vector:
+    """Return the mean of what is kept of each coordinate's sorted values."""
+    ordered = np.ascontiguousarray(updates.T)
+    ordered.sort(axis=1)
+    return np.asarray(kept(ordered).mean(axis=1, dtype=np.float64))
 
 
-@aggregator("krum", "Blanchard et al., 2017", krum_minority)
-def krum(updates: Updates, malicious: int) -> Vector:
+@weighing("krum", "Blanchard et al., 2017", krum_minority)
+def krum(products: Matrix, malicious: int) -> Matrix:
     """The update that is closest to its n - m - 2 nearest neighbours."""
-    need(len(updates) > 2 * malicious + 2, "krum", "n > 2 m + 2", updates, malicious)
-    return np.array(updates[_closest(squared_distances(updates), malicious)])
+    n = len(products)
+    need(n > 2 * malicious + 2, "krum", "n > 2 m + 2", n, malicious)
+    return _equal_weights(n, np.array([_closest(_distances(products), malicious)]))
 
 
-@aggregator("multi-krum", "Blanchard et al., 2017, as Mozaffari et al., 2023, have it", krum_minority)
-def multi_krum(updates: Updates, malicious: int) -> Vector:
+@weighing("multi-krum", "Blanchard et al., 2017, as Mozaffari et al., 2023, have it", krum_minority)
+def multi_krum(products: Matrix, malicious: int) -> Matrix:
     """The mean of what krum selects, one after the other while more than 2 m + 2 remain."""
-    need(len(updates) > 2 * malicious + 2, "multi-krum", "n > 2 m + 2", updates, malicious)
-    return mean(updates[multi_krum_selection(squared_distances(updates), malicious)], malicious)
+    n = len(products)
+    need(n > 2 * malicious + 2, "multi-krum", "n > 2 m + 2", n, malicious)
+    return _equal_weights(n, multi_krum_selection(_distances(products), malicious))
 
 
-def multi_krum_selection(distances: NDArray[np.float64], malicious: int) -> NDArray[np.intp]:
+def multi_krum_selection(distances: Matrix, malicious: int) -> NDArray[np.intp]:
     """Return which updates multi-krum selects, given their squared distances, in their own order."""
     remaining = np.arange(len(distances))
     selected = []
@@ -77,91 +88,126 @@ def multi_krum_selection(distances: NDArray[np.float64], malicious: int) -> NDAr
     return np.sort(np.array(selected))
 
 
-def _closest(distances: NDArray[np.float64], malicious: int) -> int:
+def _closest(distances: Matrix, malicious: int) -> int:
     """Return the update with the least sum of distances to its nearest neighbours, itself not counted."""
     neighbours = max(1, len(distances) - malicious - 2)
     nearest = np.sort(distances, axis=1)[:, 1 : neighbours + 1]
     return int(np.argmin(nearest.sum(axis=1)))
 
 
-@aggregator("geometric-median", "Pillutla et al., 2022 (smoothed Weiszfeld)", minority)
-def geometric_median(updates: Updates, malicious: int) -> Vector:
+def _equal_weights(n: int, selected: NDArray[np.intp]) -> Matrix:
+    weights = np.zeros(n)
+    weights[selected] = 1 / selected.size
+    return weights
+
+
+@weighing("geometric-median", "Pillutla et al., 2022 (smoothed Weiszfeld)", minority)
+def geometric_median(products: Matrix, malicious: int) -> Matrix:
     """The point with the least sum of distances to all updates."""
-    need(len(updates) > 2 * malicious, "geometric-median", "n > 2 m", updates, malicious)
-    gram = _inner_products(updates)
-    lengths = np.sqrt(np.diag(gram))
-    distances, weights = lengths, np.zeros(len(updates))
+    n = len(products)
+    need(n > 2 * malicious, "geometric-median", "n > 2 m", n, malicious)
+    lengths = np.sqrt(np.diag(products))
+    distances, weights = lengths, np.zeros(n)
     for _ in range(1000):
         typical = max(float(np.median(distances)), 1e-300)
         closeness = 1 / np.maximum(distances, 1e-6 * typical)
         before, weights = weights, closeness / closeness.sum()
-        # The distances of a weighted mean to all updates follow from inner products alone.
-        squares = np.diag(gram) - 2 * gram @ weights + weights @ gram @ weights
-        distances = np.sqrt(np.maximum(squares, 0))
+        distances = _distances_to(weights, products)
         if (np.abs(weights - before) * lengths).max() < 1e-9 * typical:
             break
-    return _weighted_sum(weights, updates)
+    return weights
 
 
-def _weighted_sum(weights: NDArray[np.float64], updates: Updates) -> Vector:
-    """Return weights @ updates in double precision: a far update has a tiny weight."""
-    result = np.empty(updates.shape[1], updates.dtype)
-    for begin in range(0, result.size, BLOCK):
-        result[begin : begin + BLOCK] = weights @ updates[:, begin : begin + BLOCK].astype(np.float64)
-    return result
-
-
-@aggregator("centred-clipping", "Karimireddy et al., 2021", minority)
-def centred_clipping(updates: Updates, malicious: int) -> Vector:
-    """The mean way from the median, no way longer than the median one; three times over."""
-    need(len(updates) > 2 * malicious, "centred-clipping", "n > 2 m", updates, malicious)
-    centre = median(updates, malicious)
+@weighing("centred-clipping", "Karimireddy et al., 2021", minority)
+def centred_clipping(products: Matrix, malicious: int) -> Matrix:
+    """The mean way from the most central update, no way longer than the median one; three times over."""
+    n = len(products)
+    need(n > 2 * malicious, "centred-clipping", "n > 2 m", n, malicious)
+    weights = _equal_weights(n, np.array([np.argmin(np.sqrt(_distances(products)).sum(axis=1))]))
     for _ in range(3):
-        ways = updates - centre
-        lengths = np.sqrt(np.einsum("ij,ij->i", ways, ways, dtype=np.float64))
-        shorten = np.minimum(1, np.median(lengths) / np.maximum(lengths, 1e-30)).astype(updates.dtype)
-        centre = centre + shorten @ ways / len(updates)
-    return centre
+        lengths = _distances_to(weights, products)
+        shorten = np.minimum(1, np.median(lengths) / np.maximum(lengths, 1e-300))
+        weights = weights * (1 - shorten.mean()) + shorten / n
+    return weights
+
+
+def _screened_minority(clients: int) -> int:
+    return max(0, krum_minority(clients))
+
+
+@weighing("screened-mean", "fedrank (docs/votes.md)", _screened_minority)
+def screened_mean(products: Matrix, malicious: int) -> Matrix:
+    """The mean of the updates that do not oppose the consensus, none longer than twice the median one.
+
+    The consensus is robust but loses what few know: `nnm+multi-krum` of the updates, cut to one length. It
+    only judges. What counts are the updates themselves, so nothing is lost where nobody is malicious.
+    """
+    n = len(products)
+    if n <= 2 and malicious == 0:
+        return np.full(n, 1 / n)  # one or two have no consensus
+    need(n > 2 * malicious + 2, "screened-mean", "n > 2 m + 2", n, malicious)
+    lengths = np.sqrt(np.diag(products))
+    median_length = np.median(lengths)
+    cut = np.minimum(1, median_length / np.maximum(lengths, 1e-300))
+    consensus = cut * _mixed_multi_krum(products * cut * cut[:, None], malicious)
+    kept = _correlations_with_the_others(consensus, products) > OPPOSED
+    shorten = np.minimum(1, LONGEST * median_length / np.maximum(lengths, 1e-300))
+    return np.asarray(shorten * kept / max(1, np.count_nonzero(kept)))
+
+
+def _mixed_multi_krum(products: Matrix, malicious: int) -> Matrix:
+    """Return the weights of nnm+multi-krum."""
+    counts = nearest_neighbour_mixing(products, malicious)
+    members = len(products) - malicious
+    mixed = counts @ products @ counts.T / members**2
+    return np.asarray((multi_krum(mixed, malicious)[:, None] * counts).sum(axis=0) / members)
+
+
+def _correlations_with_the_others(weights: Matrix, products: Matrix) -> Matrix:
+    """Return the correlation of each update with the weighted mean of all others."""
+    squares = np.diag(products)
+    with_each = (products * weights).sum(axis=1)
+    with_others = with_each - weights * squares
+    length_of_others = (weights * with_each).sum() - 2 * weights * with_each + weights**2 * squares
+    return np.asarray(with_others / np.sqrt(np.maximum(squares * length_of_others, 1e-300)))
+
+
+def _distances_to(weights: Matrix, products: Matrix) -> Matrix:
+    """Return the distances of a weighted mean to all updates, which follow from inner products alone."""
+    with_each = (products * weights).sum(axis=1)
+    squares = np.diag(products) - 2 * with_each + (weights * with_each).sum()
+    return np.asarray(np.sqrt(np.maximum(squares, 0)))
 
 
 @mixing("nnm", "Allouah et al., 2023", minority)
 def nearest_neighbour_mixing(
-    updates: Updates, malicious: int, _rng: np.random.Generator
-) -> tuple[Updates, int]:
+    products: Matrix, malicious: int, _rng: np.random.Generator | None = None
+) -> Matrix:
     """Each update becomes the mean of its n - m nearest neighbours, itself included."""
-    n = len(updates)
-    need(n > 2 * malicious, "nnm", "n > 2 m", updates, malicious)
-    nearest = np.argsort(squared_distances(updates), axis=1, kind="stable")[:, : n - malicious]
-    shares = np.zeros((n, n), updates.dtype)
-    np.put_along_axis(shares, nearest, 1 / (n - malicious), axis=1)
-    return shares @ updates, malicious
+    n = len(products)
+    need(n > 2 * malicious, "nnm", "n > 2 m", n, malicious)
+    nearest = np.argsort(_distances(products), axis=1, kind="stable")[:, : n - malicious]
+    counts = np.zeros((n, n))
+    np.put_along_axis(counts, nearest, 1, axis=1)
+    return counts
 
 
 @mixing("bucketing", "Karimireddy et al., 2022")
-def bucketing(updates: Updates, malicious: int, rng: np.random.Generator) -> tuple[Updates, int]:
+def bucketing(products: Matrix, _malicious: int, rng: np.random.Generator) -> Matrix:
     """The means of random pairs of updates; a malicious one spoils one pair."""
-    order = rng.permutation(len(updates))
-    pairs = [mean(updates[order[begin : begin + 2]], 0) for begin in range(0, len(updates), 2)]
-    return np.stack(pairs), malicious
+    n = len(products)
+    counts = np.zeros(((n + 1) // 2, n))
+    counts[np.arange(n) // 2, rng.permutation(n)] = 1
+    return counts
 
 
-def squared_distances(updates: Updates) -> NDArray[np.float64]:
+def squared_distances(updates: Updates) -> Matrix:
     """Return the squared distances of all pairs of updates, from one matrix of inner products."""
-    gram = _inner_products(updates)
-    squares = np.diag(gram)
-    distances = np.maximum(squares[:, None] + squares[None, :] - 2 * gram, 0)
+    return _distances(inner_products(updates))
+
+
+def _distances(products: Matrix) -> Matrix:
+    squares = np.diag(products)
+    distances = np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0)
     np.fill_diagonal(distances, 0)
     return distances
-
-
-def _inner_products(updates: Updates) -> NDArray[np.float64]:
-    """Return the inner products of all pairs of updates, seen from the median of each coordinate.
-
-    A far origin would cost all digits of the distances between near updates. No minority can move this one.
-    """
-    products = np.zeros((len(updates), len(updates)))
-    for begin in range(0, updates.shape[1], BLOCK):
-        block = updates[:, begin : begin + BLOCK].astype(np.float64)
-        block -= np.median(block, axis=0)
-        products += block @ block.T
-    return products

@@ -29,11 +29,14 @@ class Knowledge(enum.StrEnum):
 
 
 class Target(enum.StrEnum):
-    """What is attacked."""
+    """What is attacked, and so what the updates in a view are."""
 
     RANKINGS = "rankings"
+    """Rankings."""
     WEIGHTS = "weights"
-    EITHER = "either"
+    """Changes of weights."""
+    EITHER = "rankings or weights"
+    """Vectors: changes of weights, or displacements: each edge's reputation less its global one."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +46,23 @@ class View:
     Parameters
     ----------
     layout : the network's layers.
+    keep : the share of every layer's edges that a subnetwork keeps.
     reference : the global ranking or weights that the server has sent.
     own : what the colluders (or, for `Knowledge.OWN`, the one client) have learned as honest clients would.
     benign : what the benign clients of the round have learned; empty unless the attack knows it.
     malicious : how many colluders there are in this round.
+    selected : how many clients there are in this round.
     aggregate : what the server's rule would make of some updates; for rankings, the vote.
     rng : the adversary's own randomness.
     """
 
     layout: Layout
+    keep: float
     reference: Update
     own: list[Update]
     benign: list[Update]
     malicious: int
+    selected: int
     aggregate: Callable[[list[Update]], Update]
     rng: np.random.Generator
 

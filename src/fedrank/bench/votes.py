@@ -5,13 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Iterator
 
 import numpy as np
 
+from fedrank.aggregators import Chain
 from fedrank.bench.measure import Row, cpu_seconds, peak_bytes
+from fedrank.methods.votes import robust_vote
 from fedrank.nn import NETWORKS, supernetwork
-from fedrank.rank import Form, Tally
+from fedrank.rank import Box, Form, Layout, Ranking, Tally
+
+MEMORY = 2**30
 
 
 def votes(*, quick: bool) -> Iterator[Row]:
@@ -40,6 +45,46 @@ def votes(*, quick: bool) -> Iterator[Row]:
         yield Row(section, f"tally of {count} ballots, peak memory", peak / 2**20, "MiB")
     counted = tally(25)
     yield Row(section, "vote", 1e3 * cpu_seconds(counted.vote, repeat=3), "ms")
+    each = cpu_seconds(lambda: tally(1), repeat=3)
+    for count in (25,) if quick else (25, 250, 1000):
+        yield from robust_votes(section, layout, count, each)
+
+
+def robust_votes(section: str, layout: Layout, count: int, tallied: float) -> Iterator[Row]:
+    """Measure votes that see all ballots together, against a tally of them and the inner products of all."""
+    rng = np.random.default_rng(1)
+    reference = np.concatenate([rng.permutation(layer.size) for layer in layout]).astype(np.int32)
+    form = Form(layout, reference=reference)
+    columns = 2**12
+    block = rng.standard_normal((count, columns))
+    products = cpu_seconds(lambda: block @ block.T, repeat=3) * layout.size / columns
+    limit = count * tallied + products
+    yield Row(section, f"limit: tally and inner products of {count}", limit, "CPU s", 1.0)
+
+    def boxed() -> tuple[Box, float]:
+        box, seconds = Box(form, memory=MEMORY // 2), 0.0
+        for client in range(count):
+            ballot = form.fill_in(_turned(reference, layout, client), client)
+            begin = time.process_time()
+            box.add(client, ballot)
+            seconds += time.process_time() - begin
+        return box, seconds
+
+    for name in ("screened-mean", "nnm+trimmed-mean"):
+        tracemalloc.start()
+        box, seconds = boxed()
+        begin = time.process_time()
+        robust_vote(box, Chain(name), int(0.4 * count), rng, MEMORY // 2)
+        seconds += time.process_time() - begin
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        yield Row(section, f"{name} of {count} ballots", seconds, "CPU s", seconds / limit)
+        yield Row(section, f"{name} of {count} ballots, peak memory", peak / 2**20, "MiB")
+
+
+def _turned(ranking: Ranking, layout: Layout, by: int) -> Ranking:
+    """Return another ranking, quickly: every layer turned by some places."""
+    return np.concatenate([np.roll(ranking[layer.edges], 997 * by) for layer in layout])
 
 
 def start_up() -> Iterator[Row]:

@@ -1,8 +1,8 @@
 """Where data comes from, and how it is split among clients."""
 
-from fedrank.data.federation import Client, Dataset, Federation, Samples, deal, split, with_labels
+from fedrank.data.federation import Client, Dataset, Federation, Samples, deal, split, with_labels, with_probe
 from fedrank.data.partition import IID, ByWriter, Dirichlet, Partition, Shards
-from fedrank.data.preprocess import Preprocess
+from fedrank.data.preprocess import Inputs, Preprocess
 from fedrank.data.sources import SOURCES, Loaded, Source, default_data_dir, find_source, load
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Dataset",
     "Dirichlet",
     "Federation",
+    "Inputs",
     "Loaded",
     "Partition",
     "Preprocess",
@@ -25,4 +26,5 @@ __all__ = [
     "load",
     "split",
     "with_labels",
+    "with_probe",
 ]

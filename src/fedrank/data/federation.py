@@ -75,12 +75,14 @@ class Federation:
     """The data of all clients, and the test samples that belong to nobody.
 
     `test` is what the global accuracy is measured on: an official test set where there is one,
-    all clients' test samples otherwise.
+    all clients' test samples otherwise. `probe` are test samples with a backdoor's trigger, labelled as
+    the attacker wants them.
     """
 
     dataset: Dataset
     clients: tuple[Client, ...]
     test: Indices
+    probe: Indices | None = None
 
     @property
     def voters(self) -> NDArray[np.int64]:
@@ -169,6 +171,18 @@ def with_inputs(federation: Federation, inputs: Inputs) -> Federation:
 def with_labels(federation: Federation, labels: Labels) -> Federation:
     """Return the same federation with other labels."""
     return replace(federation, dataset=replace(federation.dataset, labels=labels))
+
+
+def with_probe(federation: Federation, inputs: Inputs, label: int) -> Federation:
+    """Return the same federation with samples that tell whether a backdoor works."""
+    dataset = federation.dataset
+    count = len(dataset.labels)
+    longer = replace(
+        dataset,
+        inputs=np.concatenate([dataset.inputs, inputs]),
+        labels=np.concatenate([dataset.labels, np.full(len(inputs), label)]),
+    )
+    return replace(federation, dataset=longer, probe=np.arange(count, count + len(inputs)))
 
 
 def _check_lengths(inputs: Inputs, labels: Labels) -> None:

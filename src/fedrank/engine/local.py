@@ -45,11 +45,6 @@ class Collected:
         return sum(outcome.sent for outcome in self.outcomes.values())
 
     @property
-    def losses(self) -> list[float]:
-        """The mean training loss of each honest client."""
-        return [outcome.loss for outcome in self.outcomes.values() if outcome.loss is not None]
-
-    @property
     def refused(self) -> dict[int, str]:
         """The clients whose message did not count, with the reason."""
         return {

@@ -64,7 +64,18 @@ def build_method(experiment: Experiment, federation: Federation) -> Method[Any]:
     match method.name:
         case "frl":
             kinds = experiment.wire
-            return FRL(network, training, kinds.ballots, kinds.broadcasts, decay, run)
+            memory = method.memory * 2**20
+            return FRL(
+                network,
+                training,
+                kinds.ballots,
+                kinds.broadcasts,
+                decay,
+                run,
+                method.vote,
+                method.expected,
+                memory,
+            )
         case "fedavg":
             return FedAvg(network, training, decay, run, method.aggregator)
         case "signsgd":

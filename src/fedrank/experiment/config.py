@@ -77,21 +77,25 @@ class MethodSection(Section):
     """The federated algorithm."""
 
     name: Literal["frl", "fedavg", "signsgd", "topk"] = "frl"
+    vote: str = "screened-mean"
     aggregator: str = "mean"
     share: float = Field(default=0.1, gt=0, le=1)
     server_rate: float = Field(default=0.003, gt=0)
     told: bool = True
-    expected: float = Field(default=0.0, ge=0, lt=0.5)
+    expected: float = Field(default=0.4, ge=0, lt=0.5)
+    memory: int = Field(default=1024, ge=1)
 
-    @field_validator("aggregator")
+    @field_validator("aggregator", "vote")
     @classmethod
     def _is_a_rule(cls, name: str) -> str:
-        return _checked(lambda: Chain(name).name)
+        return name if name == "borda" else _checked(lambda: Chain(name).name)
 
     @model_validator(mode="after")
     def _uses_its_rule(self) -> Self:
         if self.aggregator != "mean" and self.name not in ("fedavg", "topk"):
             raise ValueError(f"{self.name} has a vote of its own, it takes no aggregator")
+        if self.aggregator == "borda":
+            raise ValueError("'borda' counts rankings, it aggregates no weights: take 'mean'")
         return self
 
 
@@ -170,7 +174,9 @@ class Experiment(Section):
 
     def fingerprint(self) -> str:
         """Return a digest of the settings that decide the result of a round."""
-        deciding = self.model_dump_json(exclude={"name", "rounds", "evaluate_every"})
+        deciding = self.model_dump_json(
+            exclude={"name": True, "rounds": True, "evaluate_every": True, "method": {"memory"}}
+        )
         return hashlib.sha256(deciding.encode()).hexdigest()
 
     def to_toml(self) -> str:

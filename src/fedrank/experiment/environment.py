@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ def describe(data_dir: Path, workers: int, device: str) -> dict[str, Any]:
         "device": device,
         "data_dir": str(data_dir.resolve()),
         "command": sys.argv,
+        "date": datetime.now(UTC).date().isoformat(),
     }
 
 

@@ -31,12 +31,15 @@ class Evaluation:
     test_accuracy: float
     test_loss: float
     test_samples: int
+    backdoor: float | None = None
+    """Which share of the samples with a backdoor's trigger is taken for what the attacker wants."""
 
 
 def test_samples(federation: Federation) -> NDArray[np.int64]:
     """Return every sample that an evaluation looks at, each once."""
     own = [client.test for client in federation.clients]
-    return np.unique(np.concatenate([*own, federation.test]))
+    probe = () if federation.probe is None else (federation.probe,)
+    return np.unique(np.concatenate([*own, federation.test, *probe]))
 
 
 def evaluation(federation: Federation, predictions: Predictions) -> Evaluation:
@@ -57,7 +60,14 @@ def evaluation(federation: Federation, predictions: Predictions) -> Evaluation:
         test_accuracy=float(predictions.correct[on_test].mean()),
         test_loss=float(predictions.losses[on_test].mean(dtype=np.float64)),
         test_samples=federation.test.size,
+        backdoor=_backdoor(federation, predictions.correct, position),
     )
+
+
+def _backdoor(
+    federation: Federation, correct: NDArray[np.bool_], position: NDArray[np.int64]
+) -> float | None:
+    return None if federation.probe is None else float(correct[position[federation.probe]].mean())
 
 
 def client_accuracies(

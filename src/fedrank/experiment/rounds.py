@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedrank.attacks import Attack, Knowledge, View
+from fedrank.attacks import Attack, Knowledge, Target, Update, View
 from fedrank.data import Federation
 from fedrank.engine import Collected, Engine
 from fedrank.errors import ConfigError, ModelError, TrainingError
 from fedrank.experiment.metrics import Evaluation, evaluation, test_samples
 from fedrank.methods import Method, Traffic
 from fedrank.randomness import Purpose, keyed_generator
+from fedrank.rank.audit import Audit
 
 MOST_DRAWS = 1000
 
@@ -38,6 +39,8 @@ class Round:
     sent: Traffic
     """The bytes that a client really sent and received, on average."""
     evaluation: Evaluation | None
+    vote: Audit | None
+    """How safe the vote was, for methods that vote on edges."""
     wall_seconds: float
 
 
@@ -132,15 +135,17 @@ def play(
         malicious = tuple(client for client in selected if client in enemies)
         honest = tuple(client for client in selected if client not in enemies)
         broadcast = method.broadcast(state)
-        if adversary and malicious:
+        if adversary and malicious and not adversary.attack.poison:
             collected = attacked(adversary, method, engine, state.round, broadcast, honest, malicious)
         else:
-            collected = engine.collect(state.round, broadcast, honest)
+            collected = engine.collect(state.round, broadcast, selected)
         counted = len(selected) - len(collected.refused)
+        vote = None
         bearable = method.most_expected(counted) if counted else -1
         if bearable >= 0:
             expected = min(expectation.of(len(selected), len(malicious)), bearable)
-            state = method.aggregate(state, collected.messages, expected)
+            before, state = state, method.aggregate(state, collected.messages, expected)
+            vote = method.audit(before, collected.messages, state)
         elif adversary is None:
             reason = next(iter(collected.refused.values()))
             raise TrainingError(
@@ -156,10 +161,11 @@ def play(
                 number=state.round,
                 clients=selected,
                 malicious=malicious,
-                train_loss=float(np.mean(collected.losses)) if collected.losses else None,
+                train_loss=_mean_loss(collected, honest),
                 refused=collected.refused,
                 sent=Traffic(collected.sent / len(selected), len(broadcast)),
                 evaluation=measured,
+                vote=vote,
                 wall_seconds=time.perf_counter() - begin,
             ),
         )
@@ -175,28 +181,44 @@ def attacked(
     malicious: tuple[int, ...],
 ) -> Collected:
     """Train a round's clients and let the colluders send what their attack makes of what they know."""
-    attack = adversary.attack
-    if attack.knows is Knowledge.BENIGN:
+    attack, knows_all = adversary.attack, adversary.attack.knows is Knowledge.BENIGN
+    reference = method.reference(broadcast)
+    vectors = attack.target is not Target.RANKINGS
+
+    def seen(clients: tuple[int, ...]) -> list[Update]:
+        """Return what some clients have learned, in the form that the attack works with."""
+        updates = [collected.learned[client].update for client in clients]
+        return [method.displacement(reference, update) for update in updates] if vectors else updates
+
+    if knows_all:
         collected = engine.collect(round_number, broadcast, (), (*honest, *malicious))
         for client in honest:
             learned = collected.learned[client]
             message = method.write(broadcast, learned.update, client)
             collected.add(client, message, learned.loss)
-        benign = [collected.learned[client].update for client in honest]
     else:
-        collected, benign = engine.collect(round_number, broadcast, honest, malicious), []
+        collected = engine.collect(round_number, broadcast, honest, malicious)
     view = View(
         layout=method.layout,
-        reference=method.reference(broadcast),
-        own=[collected.learned[client].update for client in malicious],
-        benign=benign,
+        keep=method.network.keep,
+        reference=reference,
+        own=seen(malicious),
+        benign=seen(honest) if knows_all else [],
         malicious=len(malicious),
-        aggregate=lambda updates: method.combined(updates, len(malicious)),
+        selected=len(honest) + len(malicious),
+        aggregate=lambda updates: method.combined(reference, updates, len(malicious)),
         rng=keyed_generator(method.seed, Purpose.ATTACK, round_number),
     )
     for client, update in zip(malicious, attack.updates(view), strict=True):
-        collected.add(client, method.write(broadcast, update, client))
+        sent = method.displaced(reference, update) if vectors else update
+        collected.add(client, method.write(broadcast, sent, client))
     return collected
+
+
+def _mean_loss(collected: Collected, honest: tuple[int, ...]) -> float | None:
+    losses = [collected.outcomes[client].loss for client in honest]
+    known = [loss for loss in losses if loss is not None]
+    return float(np.mean(known)) if known else None
 
 
 def check_fit(model: nn.Module, federation: Federation) -> None:

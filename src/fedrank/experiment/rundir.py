@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fedrank.errors import RunError
 from fedrank.experiment.config import Experiment, load_file
 
-FORMAT = 2
+FORMAT = 3
 CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
 CHECKPOINT, SUMMARY = "checkpoint.npz", "summary.json"
 METRICS_KEYS = {"round", "evaluation", "clients", "upload_bytes", "download_bytes", "wall_seconds"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +16,8 @@ from fedrank.experiment.interrupt import Interrupt
 from fedrank.experiment.metrics import Evaluation
 from fedrank.experiment.rounds import Adversary, Expectation, Round, Schedule, measure, play
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.methods import Method, Traffic
+from fedrank.methods import FRL, Method, Traffic
+from fedrank.methods.frl import BORDA
 
 
 class Observer(Protocol):
@@ -87,7 +88,7 @@ def run(
             for state, played in play(
                 method, federation, engine, state, schedule, prepared.adversary, prepared.expectation
             ):
-                directory.append_metrics(_record(played))
+                directory.append_metrics(record_of(played))
                 directory.write_checkpoint(method.pack(state))
                 observer.round_done(played)
                 measured = played.evaluation
@@ -117,6 +118,19 @@ def evaluate(directory: RunDirectory, prepared: Prepared, *, workers: int, devic
     return Result(state.round, measured, _sent(directory), method.traffic(), seconds)
 
 
+def rehearse(directory: RunDirectory, prepared: Prepared, *, workers: int, device: str) -> Round:
+    """Play the round after the last checkpoint and keep its ballots, but save nothing."""
+    method, federation = prepared.method, prepared.federation
+    if not isinstance(method, FRL):
+        raise RunError(f"{directory.path}: this method holds no vote on edges")
+    keeping = replace(method, vote="mean") if method.vote == BORDA else method
+    state = last_state(directory, method)
+    schedule = replace(prepared.schedule, rounds=state.round + 1, evaluate_every=state.round + 2)
+    with local_engine(keeping, federation, workers=workers, device=device) as engine:
+        _, played = next(play(keeping, federation, engine, state, schedule, prepared.adversary))
+    return played
+
+
 def last_state(directory: RunDirectory, method: Method[Any]) -> Any:
     """Return the state of the last checkpoint, or the initial one."""
     arrays = directory.read_checkpoint()
@@ -130,7 +144,8 @@ def _sent(directory: RunDirectory) -> Traffic:
     return Traffic(up / clients, down / clients)
 
 
-def _record(played: Round) -> dict[str, Any]:
+def record_of(played: Round) -> dict[str, Any]:
+    """Return a round as its line of metrics."""
     return {
         "round": played.number,
         "train_loss": played.train_loss,
@@ -141,4 +156,5 @@ def _record(played: Round) -> dict[str, Any]:
         "wall_seconds": played.wall_seconds,
         "clients": played.clients,
         "malicious": played.malicious,
+        "vote": asdict(played.vote) if played.vote else None,
     }

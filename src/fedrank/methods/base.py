@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedrank.data import Samples
+from fedrank.nn import Supernetwork
 from fedrank.rank import Layout
+from fedrank.rank.audit import Audit
 
 
 class State(Protocol):
@@ -61,6 +63,9 @@ class Method(Protocol[S]):
     @property
     def layout(self) -> Layout: ...
 
+    @property
+    def network(self) -> Supernetwork: ...
+
     def init(self) -> S: ...
 
     def broadcast(self, state: S) -> bytes:
@@ -85,8 +90,16 @@ class Method(Protocol[S]):
         """Return what gathers the messages of a round from the clients that were asked."""
         ...
 
-    def combined(self, updates: list[NDArray[Any]], malicious: int) -> NDArray[Any]:
+    def combined(self, reference: NDArray[Any], updates: list[NDArray[Any]], malicious: int) -> NDArray[Any]:
         """Return what the server makes of some updates: all who know the algorithm can compute it."""
+        ...
+
+    def displacement(self, reference: NDArray[Any], update: NDArray[Any]) -> NDArray[np.float32]:
+        """Return an update as a vector: how far it is from the global ranking, or a change of weights."""
+        ...
+
+    def displaced(self, reference: NDArray[Any], displacement: NDArray[np.float32]) -> NDArray[Any]:
+        """Return the update that is closest to a vector."""
         ...
 
     def most_expected(self, clients: int) -> int:
@@ -95,6 +108,10 @@ class Method(Protocol[S]):
 
     def aggregate(self, state: S, collected: Any, malicious: int = 0) -> S:
         """Return the next state; `malicious` is how many malicious clients a robust rule is to expect."""
+        ...
+
+    def audit(self, before: S, collected: Any, after: S) -> Audit | None:
+        """Return what is to be said about the vote between two states, if there was one."""
         ...
 
     def model(self, state: S) -> nn.Module: ...

@@ -41,13 +41,13 @@ class FedAvg(WeightMethod):
         """Return the most malicious clients that the rule can bear."""
         return Chain(self.aggregator).most(clients)
 
-    def combined(self, updates: list[Floats], malicious: int) -> Floats:
+    def combined(self, reference: Floats, updates: list[Floats], malicious: int) -> Floats:  # noqa: ARG002
         """Return the aggregate of some updates."""
         return aggregated(self.aggregator, updates, malicious, self.seed)
 
     def aggregate(self, state: WeightState, collected: Updates, malicious: int = 0) -> WeightState:
         """Move the weights by the aggregate of the updates."""
-        return moved(state, self.combined(collected.in_order(), malicious))
+        return moved(state, aggregated(self.aggregator, collected.in_order(), malicious, self.seed))
 
     def traffic(self) -> Traffic:
         """Return 32 bits for each weight, both ways."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -12,13 +13,34 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedrank.aggregators import Chain
 from fedrank.data import Samples
 from fedrank.errors import BallotError, ConfigError, RunError
 from fedrank.methods.base import Learned, Traffic
+from fedrank.methods.votes import robust_vote, slice_width
 from fedrank.nn import LocalTraining, MaskedNetwork, Supernetwork, edge_popup
-from fedrank.rank import Form, Kind, Layout, Purpose, Ranking, Shape, Tally, check_ranking, vote_on
+from fedrank.randomness import Purpose as Randomness
+from fedrank.randomness import keyed_generator
+from fedrank.rank import (
+    Box,
+    Form,
+    Kind,
+    Layout,
+    Purpose,
+    Ranking,
+    Shape,
+    Tally,
+    check_ranking,
+    rank,
+    reputation,
+    vote_on,
+)
+from fedrank.rank.audit import Audit, audit_box, audit_tally
 from fedrank.rank.form import round_of
 from fedrank.rank.traffic import packed_bits
+
+BORDA = "borda"
+"""The paper's vote, a sum of reputations, which needs no ballot once it is counted."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +73,9 @@ class FRL:
     broadcasts : the kind of broadcasts.
     rate_decay : what the learning rate is multiplied with after every round.
     run : 16 bytes that tell runs apart, so that no ballot of one can be counted in another.
+    vote : "borda", the paper's vote, or the aggregation rule that takes its place (docs/votes.md).
+    expected : the share of malicious ballots that such a rule is to withstand.
+    memory : how many bytes it may use.
     """
 
     network: Supernetwork
@@ -59,8 +84,13 @@ class FRL:
     broadcasts: str = "exact packed"
     rate_decay: float = 0.999
     run: bytes = bytes(16)
+    vote: str = "screened-mean"
+    expected: float = 0.4
+    memory: int = 2**30
 
     def __post_init__(self) -> None:
+        if self.vote != BORDA:
+            Chain(self.vote)
         Kind.parse(self.ballots)
         if Kind.parse(self.broadcasts).shape is Shape.TOP:
             raise ConfigError(f"broadcasts is {self.broadcasts!r}: clients need the whole ranking")
@@ -107,21 +137,53 @@ class FRL:
         kind = Kind.parse(self.ballots)
         return Form(self.layout, kind, opened.ranking, self.run, opened.round)
 
-    def collector(self, broadcast: bytes, asked: Collection[int]) -> Tally:
-        """Return an empty tally."""
-        return Tally(self.form(broadcast), asked)
+    def collector(self, broadcast: bytes, asked: Collection[int]) -> Tally | Box:
+        """Return an empty tally, or an empty box for a vote that must see all ballots together."""
+        form = self.form(broadcast)
+        return Tally(form, asked) if self.vote == BORDA else Box(form, asked, self.memory // 2)
 
-    def combined(self, updates: list[Ranking], malicious: int) -> Ranking:  # noqa: ARG002
+    def combined(self, reference: Ranking, updates: list[Ranking], malicious: int) -> Ranking:  # noqa: ARG002
         """Return the vote of some rankings."""
-        return vote_on(updates, self.layout)
+        if self.vote == BORDA:
+            return vote_on(updates, self.layout)
+        form = Form(self.layout, reference=reference)
+        box = Box(form, memory=self.memory // 2)
+        for sender, update in enumerate(updates):
+            box.add(sender, form.fill_in(update, sender))
+        return self._vote(box)
+
+    def displacement(self, reference: Ranking, update: Ranking) -> NDArray[np.float32]:
+        """Return how far each edge has moved from its reputation in the global ranking."""
+        moved = reputation(update, self.layout) - reputation(reference, self.layout)
+        return moved.astype(np.float32)
+
+    def displaced(self, reference: Ranking, displacement: NDArray[np.float32]) -> Ranking:
+        """Return the ranking of the global reputations, each moved by a displacement."""
+        moved = reputation(reference, self.layout) + displacement
+        return rank(moved.astype(np.float32), self.layout)
 
     def most_expected(self, clients: int) -> int:
-        """Return all: the vote does not ask how many clients are malicious."""
-        return clients
+        """Return the most malicious ballots that the vote can bear."""
+        return clients if self.vote == BORDA else Chain(self.vote).most(clients)
 
-    def aggregate(self, state: FRLState, collected: Tally, malicious: int = 0) -> FRLState:  # noqa: ARG002
-        """Let the ballots decide on the next ranking (line 15)."""
-        return FRLState(state.round + 1, collected.vote())
+    def aggregate(self, state: FRLState, collected: Tally | Box, malicious: int = 0) -> FRLState:  # noqa: ARG002
+        """Let the ballots decide on the next ranking (line 15). A vote is not told who is malicious."""
+        ranking = collected.vote() if isinstance(collected, Tally) else self._vote(collected)
+        return FRLState(state.round + 1, ranking)
+
+    def _vote(self, box: Box) -> Ranking:
+        chain, ballots = Chain(self.vote), len(box.voters)
+        malicious = min(math.ceil(self.expected * ballots), chain.most(ballots))
+        rng = keyed_generator(self.seed, Randomness.AGGREGATION, box.form.round)
+        return robust_vote(box, chain, malicious, rng, self.memory // 2)
+
+    def audit(self, before: FRLState, collected: Tally | Box, after: FRLState) -> Audit:
+        """Return what is to be said about the vote that led from one state to the next."""
+        keep = self.network.keep
+        if isinstance(collected, Tally):
+            return audit_tally(collected, before.ranking, after.ranking, keep)
+        width = slice_width(collected, self.memory // 2)
+        return audit_box(collected, before.ranking, after.ranking, keep, width)
 
     def model(self, state: FRLState) -> nn.Module:
         """Return the subnetwork of the global ranking."""

@@ -117,6 +117,14 @@ class WeightMethod:
         trained = train_weights(self._network(device), before, samples, rng, local)
         return Learned(trained.weights - before, trained.loss)
 
+    def displacement(self, reference: Floats, update: Floats) -> Floats:  # noqa: ARG002
+        """Return the update: it is a vector already."""
+        return update
+
+    def displaced(self, reference: Floats, displacement: Floats) -> Floats:  # noqa: ARG002
+        """Return the vector: it is an update already."""
+        return displacement
+
     def collector(self, broadcast: bytes, asked: Collection[int]) -> Updates:
         """Return what gathers the updates of a round."""
         return Updates(self, round_of(broadcast), asked)
@@ -128,6 +136,9 @@ class WeightMethod:
     def read(self, message: bytes, sender: int, round_number: int) -> Floats:
         """Return the update that a message tells of."""
         raise NotImplementedError
+
+    def audit(self, before: WeightState, collected: Updates, after: WeightState) -> None:
+        """Return nothing: no vote on edges was held."""
 
     def model(self, state: WeightState) -> nn.Module:
         """Return the network with the global weights."""

@@ -1,5 +1,6 @@
 """Layouts, rankings, ballots, tallies and votes. Knows NumPy and numba only."""
 
+from fedrank.rank.box import Box
 from fedrank.rank.form import Form, Purpose
 from fedrank.rank.kind import Kind, Shape
 from fedrank.rank.layout import Layer, Layout, top_count
@@ -17,6 +18,7 @@ from fedrank.rank.ranking import (
 from fedrank.rank.tally import Tally
 
 __all__ = [
+    "Box",
     "Form",
     "Kind",
     "Layer",

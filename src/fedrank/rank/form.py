@@ -21,7 +21,7 @@ from fedrank.rank import coding, packing
 from fedrank.rank.kernels import add_in_order, note_levels
 from fedrank.rank.kind import Kind, Shape
 from fedrank.rank.layout import Layer, Layout
-from fedrank.rank.levels import levels_of
+from fedrank.rank.levels import Levels, levels_of
 from fedrank.rank.packing import Fault
 from fedrank.rank.ranking import Ranking, rank_points
 
@@ -110,6 +110,49 @@ class Form:
         self.count(paper, sender, points)
         return rank_points(points, self.layout)
 
+    def checked(self, paper: bytes, sender: int) -> bytes:
+        """Check a ballot and return the level of each edge, layer by layer in numbers of a fixed width.
+
+        `points_of` reads any part of them. Packed levels and exact rankings are such numbers already.
+        """
+        points = np.zeros(self.layout.size, np.int64)
+        self.count(paper, sender, points)
+        if not self.kind.coded and self.kind.shape is not Shape.TOP:
+            return paper[HEADER.size + len(self.layout) * LENGTH.size : -LENGTH.size]
+        sections = []
+        for layer in self.layout:
+            levels = self._levels(layer, sender)
+            number_of = np.zeros(2 * layer.size, np.int32)
+            number_of[levels.points] = np.arange(levels.points.size, dtype=np.int32)
+            words = packing.pack(number_of[points[layer.edges]], self.checked_width(layer))
+            sections.append(words.astype("<u4", copy=False).tobytes()[: self.checked_bytes(layer)])
+        return b"".join(sections)
+
+    def checked_width(self, layer: Layer) -> int:
+        """Return the bits of a number in what `checked` returns."""
+        return (self._levels(layer, 0).points.size - 1).bit_length()
+
+    def checked_bytes(self, layer: Layer) -> int:
+        """Return the length of a layer of what `checked` returns."""
+        return (layer.size * self.checked_width(layer) + 7) // 8
+
+    def points_of(
+        self, layer: Layer, sender: int, content: bytes, base: NDArray[np.int32], out: NDArray[np.float64]
+    ) -> None:
+        """Write the points of some neighbouring edges, less those of `base`, from their part of a layer."""
+        numbers, width = np.frombuffer(content, np.uint8), self.checked_width(layer)
+        if self.kind.shape is Shape.EXACT:
+            packing.read_positions(numbers, width, base, out)
+        else:
+            packing.read_points(numbers, width, self._levels(layer, sender).points, base, out)
+
+    def deviation(self, layer: Layer) -> float:
+        """Return the standard deviation of the points that a ballot gives to a layer's edges."""
+        levels = self._levels(layer, 0)
+        shares = np.diff(levels.borders) / layer.size
+        mean = shares @ levels.points
+        return float(np.sqrt(shares @ (levels.points - mean) ** 2))
+
     def matches(self, other: Form) -> bool:
         """Tell whether the ballots of another form may be counted together with those of this one."""
         return self._header(0) == other._header(0)
@@ -120,6 +163,10 @@ class Form:
         return HEADER.pack(
             MAGIC, VERSION, self.purpose, *kind, self.round, sender, self.run, self.layout.digest
         )
+
+    def _levels(self, layer: Layer, sender: int) -> Levels:
+        shift = _shift(self._header(sender)) if self.kind.dithered else 0
+        return levels_of(self.kind, layer.size, shift)
 
     def _open(self, paper: bytes, sender: int) -> list[Section]:
         """Check everything about a ballot but its sections, and return those."""

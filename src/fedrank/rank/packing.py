@@ -138,3 +138,33 @@ def count_top(
         named[edge] = True
         total[edge] += sign * 2 * (first + number)
     return stop, _PADDING if held != np.uint64(0) else 0
+
+
+@numba.njit(cache=True)
+def read_points(
+    data: Bytes, width: int, points: NDArray[np.int32], base: NDArray[np.int32], out: NDArray[np.float64]
+) -> None:
+    """Write down the points of the first levels in `data`, less those of `base`; they are legal already."""
+    lowest = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+    held = np.uint64(0)
+    bits = 0
+    at = 0
+    for edge in range(out.size):
+        held, bits, at = _read(data, width, held, bits, at)
+        out[edge] = points[np.int64(held & lowest)] - base[edge]
+        held >>= np.uint64(width)
+        bits -= width
+
+
+@numba.njit(cache=True)
+def read_positions(data: Bytes, width: int, base: NDArray[np.int32], out: NDArray[np.float64]) -> None:
+    """Do what `read_points` does for exact positions, whose points need not be looked up."""
+    lowest = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+    held = np.uint64(0)
+    bits = 0
+    at = 0
+    for edge in range(out.size):
+        held, bits, at = _read(data, width, held, bits, at)
+        out[edge] = 2 * np.int64(held & lowest) - base[edge]
+        held >>= np.uint64(width)
+        bits -= width

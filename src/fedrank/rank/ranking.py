@@ -27,7 +27,7 @@ def argsort_scores(scores: NDArray[np.float32]) -> NDArray[np.int32]:
     indices, and no two words are equal, so any sort of them is stable.
     """
     number_bits = _number_bits(scores.size)
-    words = pack_scores(scores, number_bits)
+    words = pack_scores(scores.astype(np.float32, copy=False), number_bits)
     words.sort()
     return unpack_numbers(words, number_bits)
 

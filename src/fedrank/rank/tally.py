@@ -37,12 +37,7 @@ class Tally:
 
     def add(self, sender: int, ballot: bytes) -> None:
         """Count a ballot. An illegal one raises BallotError and leaves the tally untouched."""
-        if not 0 <= sender < 2**64:
-            raise BallotError(f"{sender} is no client's number: those have 64 bits")
-        if self.asked is not None and sender not in self.asked:
-            raise BallotError(f"client {sender} was not asked to vote in this round")
-        if sender in self.voters:
-            raise BallotError(f"client {sender} has voted in this round already")
+        check_sender(sender, self.asked, self.voters)
         self.form.count(ballot, sender, self.total)
         self.voters.add(sender)
 
@@ -60,3 +55,13 @@ class Tally:
         if not self.voters:
             raise BallotError("nobody voted: there is no ballot to count")
         return rank_points(self.total, self.form.layout)
+
+
+def check_sender(sender: int, asked: Collection[int] | None, voters: Collection[int]) -> None:
+    """Refuse a ballot of somebody who may not vote, or has voted."""
+    if not 0 <= sender < 2**64:
+        raise BallotError(f"{sender} is no client's number: those have 64 bits")
+    if asked is not None and sender not in asked:
+        raise BallotError(f"client {sender} was not asked to vote in this round")
+    if sender in voters:
+        raise BallotError(f"client {sender} has voted in this round already")

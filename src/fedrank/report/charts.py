@@ -40,7 +40,7 @@ def accuracy_points(runs: Sequence[RunDirectory], names: Sequence[str]) -> list[
 
 def accuracy_chart(runs: Sequence[RunDirectory], names: Sequence[str] | None = None) -> altair.LayerChart:
     """Draw accuracy on all test data as a line, and the clients' mean and deviation as a band."""
-    alt = _altair()
+    alt = load_altair()
     names = [str(run.path) for run in runs] if names is None else names
     base = alt.Chart(alt.Data(values=accuracy_points(runs, names))).encode(
         x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1)),
@@ -72,7 +72,7 @@ def traffic_chart() -> altair.HConcatChart:
     """Draw what a client and round cost against the number of parameters: the paper's figure, ours added."""
     from fedrank.paper.traffic import traffic_by_size
 
-    alt = _altair()
+    alt = load_altair()
     shown = [
         *("FedAvg", "TopK 10%", "SignSGD", "FRL", "Sparse-FRL, top 50%", "Sparse-FRL, top 10%"),
         *("FRL, levels=16 dithered coded", "FRL, levels=4 dithered coded"),
@@ -120,7 +120,7 @@ def save(chart: altair.TopLevelMixin, path: Path) -> None:
         raise RunError(f"{path}: cannot be written ({error.strerror})") from error
 
 
-def _altair() -> Any:
+def load_altair() -> Any:
     try:
         import altair
         import vl_convert  # noqa: F401  (writes the pictures)

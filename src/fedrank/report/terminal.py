@@ -113,6 +113,8 @@ def summary_table(name: str, result: Result) -> Table:
         f"mean [bold]{clients.mean:.1%}[/]  std {clients.std:.1%}  "
         f"min {clients.min:.1%}  max {clients.max:.1%}",
     )
+    if measured.backdoor is not None:
+        table.add_row("the backdoor works on", f"[bold]{measured.backdoor:.1%}[/] of triggered samples")
     for name, real, counted in (
         ("upload per client, round", sent.upload_bytes, paper.upload_bytes),
         ("download per client, round", sent.download_bytes, paper.download_bytes),

@@ -1,0 +1,5 @@
+"""`python -m fedrank` is `fedrank`."""
+
+from fedrank.cli import main
+
+main()

@@ -1,0 +1,26 @@
+"""The command line. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+
+from fedrank.cli import bench, data, lists, paper, runs  # noqa: F401  (they add their commands)
+from fedrank.cli.base import app
+from fedrank.errors import FedrankError, TrainingError
+
+
+def main() -> None:
+    """Run the command line; what a user can mend ends in one sentence, not in a traceback."""
+    try:
+        app()
+    except FedrankError as error:
+        console = Console(stderr=True)
+        console.print("[red]error:[/]", end=" ")
+        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        for note in getattr(error, "__notes__", ()):
+            console.print(note, markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1 if isinstance(error, TrainingError) else 2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,109 @@
+"""What all commands share: the program itself, common options, and how a run is played."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from fedrank import __version__
+from fedrank.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedrank.experiment.config import Experiment
+    from fedrank.experiment.rundir import RunDirectory
+    from fedrank.experiment.runner import Prepared, Result
+
+app = typer.Typer(
+    help="""Federated Rank Learning: clients rank the edges of a random network, the server takes a vote.
+
+    Begin with [bold]fedrank demo[/]; it needs no download.""",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+out = Console()
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"fedrank {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None: ...
+
+
+def complete_preset() -> list[str]:
+    from fedrank.experiment.config import preset_names
+
+    return preset_names()
+
+
+RunDirArgument = Annotated[Path, typer.Argument(help="A directory that 'fedrank run' made.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where data sets lie, a folder each.",
+        show_default="$FEDRANK_DATA or the user's cache",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Worker processes, one thread each.", show_default="one for each core"),
+]
+Device = Annotated[str, typer.Option(help="Where workers compute: cpu or cuda.")]
+SameDevice = Annotated[
+    str | None,
+    typer.Option(help="Where workers compute: cpu or cuda.", show_default="that of the run so far"),
+]
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    try:
+        torch.ones(1, device=device).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"--device {device} cannot be used here: {reason}") from None
+
+
+def prepare_run(experiment: Experiment, data_dir: Path, device: str) -> Prepared:
+    from fedrank.experiment.runner import prepare
+
+    _check_device(device)
+    with out.status("loading data"):
+        return prepare(experiment, data_dir)
+
+
+def run_to_the_end(directory: RunDirectory, prepared: Prepared, workers: int, device: str) -> None:
+    from fedrank.report.terminal import summary_table
+
+    result = play_run(directory, prepared, workers, device)
+    out.print(summary_table(directory.experiment.name, result))
+    out.print(f"  Results lie in {directory.path}", soft_wrap=True, highlight=False)
+
+
+def play_run(
+    directory: RunDirectory, prepared: Prepared, workers: int, device: str, label: str = "round"
+) -> Result:
+    from fedrank.experiment import runner
+    from fedrank.report.terminal import RunProgress, stderr_console
+
+    console = stderr_console()
+    with RunProgress(console, label) as bar:
+        result = runner.run(directory, prepared, workers=workers, device=device, observer=bar)
+    if result is None:
+        console.print(f"Stopped and saved. Go on with: fedrank resume {directory.path}", soft_wrap=True)
+        raise typer.Exit(130)
+    return result

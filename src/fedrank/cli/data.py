@@ -1,0 +1,107 @@
+"""Commands about data sets."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedrank.cli.base import DataDir, app, out
+
+data_app = typer.Typer(
+    help="List, download and look at data sets.", no_args_is_help=True, rich_markup_mode="rich"
+)
+app.add_typer(data_app, name="data", rich_help_panel="What there is")
+
+
+def _complete_data() -> list[str]:
+    from fedrank.data.sources import SOURCES
+
+    return list(SOURCES)
+
+
+DataName = Annotated[
+    str, typer.Argument(help="digits, mnist, cifar10 or femnist.", autocompletion=_complete_data)
+]
+
+
+@data_app.command("list")
+def data_list(data_dir: DataDir = None) -> None:
+    """List the data sets and whether they are here."""
+    from rich.table import Table
+
+    from fedrank.data import SOURCES, default_data_dir
+    from fedrank.data.sources import availability
+
+    folder = data_dir or default_data_dir()
+    table = Table(box=None, padding=(0, 2))
+    for column in ("name", "here", "what"):
+        table.add_column(column)
+    for source in SOURCES.values():
+        table.add_row(source.name, availability(source, folder), source.about)
+    out.print(table)
+    out.print(f"Data directory: {folder}")
+
+
+@data_app.command("get")
+def data_get(name: DataName, data_dir: DataDir = None) -> None:
+    """Download a data set from the Hugging Face hub.
+
+    A download that broke off goes on where it stopped. $HF_ENDPOINT names a mirror.
+    """
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from fedrank.data import default_data_dir, find_source
+    from fedrank.data.download import fetch, list_files
+
+    source = find_source(name)
+    if source.embedded:
+        out.print(f"{name} comes with fedrank: there is nothing to download.")
+        return
+    folder = (data_dir or default_data_dir()) / name
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        for remote in list_files(source):
+            task = progress.add_task(remote.name, total=remote.size)
+            fetch(remote, folder, lambda done, task=task: progress.update(task, completed=done))  # type: ignore[misc]
+    out.print(f"{name} is complete in {folder}.")
+
+
+@data_app.command("show")
+def data_show(
+    name: DataName,
+    partition: Annotated[
+        str | None,
+        typer.Option(help="dirichlet, shards, iid or writer.", show_default="that of the preset"),
+    ] = None,
+    clients: Annotated[
+        int | None, typer.Option(help="How many clients.", show_default="that of the preset")
+    ] = None,
+    beta: Annotated[float, typer.Option(help="Of the Dirichlet distribution.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Deals the same hands again.")] = 7,
+    data_dir: DataDir = None,
+) -> None:
+    """Draw how the classes spread over the clients."""
+    from fedrank.data import default_data_dir, find_source
+    from fedrank.experiment.config import load_preset
+
+    find_source(name)
+    settings = [f"seed={seed}", f"data.beta={beta}"]
+    if partition is not None:
+        settings.append(f"data.partition={partition}")
+    if clients is not None:
+        settings += [f"data.clients={clients}", "clients_per_round=1"]
+    experiment = load_preset(name, settings)
+
+    from fedrank.experiment.build import build_federation
+    from fedrank.report.spread import spread_drawing
+
+    with out.status("loading data"):
+        federation = build_federation(experiment.data, seed, data_dir or default_data_dir())
+    out.print(spread_drawing(name, federation))

@@ -1,0 +1,103 @@
+"""Commands that say what there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedrank.cli.base import app, complete_preset, out
+from fedrank.errors import ConfigError
+
+
+@app.command(rich_help_panel="What there is")
+def presets() -> None:
+    """List the shipped configurations."""
+    from fedrank.experiment.config import preset_names, preset_text
+    from fedrank.report.lists import listing
+
+    rows = ((name, preset_text(name).splitlines()[0].removeprefix("# "), "") for name in preset_names())
+    out.print(listing(rows))
+
+
+@app.command(rich_help_panel="What there is")
+def show(
+    preset: Annotated[str, typer.Argument(help="One of 'fedrank presets'.", autocompletion=complete_preset)],
+) -> None:
+    """Print a preset with all its settings, as TOML that 'fedrank run' takes.
+
+    [bold]fedrank show mnist > my.toml[/]
+    """
+    from fedrank.experiment.config import load_preset
+
+    typer.echo(load_preset(preset).to_toml(), nl=False)
+
+
+@app.command(rich_help_panel="What there is")
+def methods() -> None:
+    """List the federated algorithms: values of [bold]method.name[/]."""
+    from fedrank.methods import METHODS
+    from fedrank.report.lists import listing
+
+    rows = ((name, (method.__doc__ or "").splitlines()[0], "") for name, method in METHODS.items())
+    out.print(listing(rows))
+
+
+@app.command(rich_help_panel="What there is")
+def attacks() -> None:
+    """List what malicious clients can do: values of [bold]attack.name[/]."""
+    from fedrank.attacks import ATTACKS
+    from fedrank.report.lists import listing
+
+    out.print(
+        listing((a.name, a.summary, f"{a.source}. On {a.target}; knows {a.knows}.") for a in ATTACKS.values())
+    )
+
+
+@app.command(rich_help_panel="What there is")
+def aggregators() -> None:
+    """List the rules that turn updates into one: values of [bold]method.aggregator[/], joined by +."""
+    from fedrank.aggregators import RULES, Role
+    from fedrank.report.lists import listing
+
+    rows = (
+        (f"{rule.name}+" if rule.role is Role.MIXING else rule.name, rule.summary, f"{rule.source}.")
+        for rule in RULES.values()
+    )
+    out.print(listing(rows))
+
+
+def _complete_network() -> list[str]:
+    from fedrank.nn import NETWORKS
+
+    return list(NETWORKS)
+
+
+@app.command(rich_help_panel="What there is")
+def traffic(
+    network: Annotated[
+        str, typer.Option("--net", help="Which network.", autocompletion=_complete_network)
+    ] = "lenet",
+    plot_file: Annotated[
+        Path | None, typer.Option("--plot", help="Draw cost against parameters: .svg, .png or .html.")
+    ] = None,
+) -> None:
+    """Print what a client sends and receives in a round, for every method and kind of ballot.
+
+    [bold]fedrank traffic --net conv8[/]
+    [bold]fedrank traffic --plot traffic.svg[/]
+    """
+    from fedrank.nn import NETWORKS, supernetwork
+    from fedrank.paper.traffic import traffic_table
+    from fedrank.report.terminal import traffic_listing
+
+    if network not in NETWORKS:
+        raise ConfigError(f"--net {network}: there are {', '.join(NETWORKS)}")
+    layout = supernetwork(NETWORKS[network](), seed=0).layout
+    out.print(traffic_listing(network, layout.size, traffic_table(layout)))
+    if plot_file is not None:
+        from fedrank.report.charts import save, traffic_chart
+
+        save(traffic_chart(), plot_file)
+        out.print(f"  The chart lies in {plot_file}", highlight=False)

@@ -1,0 +1,215 @@
+"""Commands that run experiments and look at them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedrank.cli.base import (
+    DataDir,
+    Device,
+    RunDirArgument,
+    SameDevice,
+    Workers,
+    app,
+    complete_preset,
+    out,
+    play_run,
+    prepare_run,
+    run_to_the_end,
+)
+from fedrank.errors import ConfigError, RunError
+
+
+@app.command(rich_help_panel="Experiments")
+def demo(
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Where the runs go.", show_default="runs/demo-DATE-TIME"),
+    ] = None,
+    workers: Workers = None,
+) -> None:
+    """See the point of it all: FRL and FedAvg on handwritten digits, in peace and under attack."""
+    from fedrank.data import default_data_dir
+    from fedrank.engine import default_workers
+    from fedrank.experiment.demo import demo_experiments
+    from fedrank.experiment.environment import describe
+    from fedrank.experiment.rundir import RunDirectory
+    from fedrank.report.terminal import demo_table
+
+    path = out_dir or Path("runs") / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
+    RunDirectory.check_free(path)
+    workers = workers or default_workers()
+    results, directories = {}, []
+    for name, experiment in demo_experiments().items():
+        prepared = prepare_run(experiment, default_data_dir(), "cpu")
+        environment = describe(default_data_dir(), workers, "cpu")
+        directories.append(RunDirectory.create(path / name, experiment, environment))
+        results[name] = play_run(directories[-1], prepared, workers, "cpu", name)
+    out.print(demo_table(results))
+    from fedrank.report.charts import accuracy_chart, save
+
+    save(accuracy_chart(directories, names=list(results)), path / "demo.svg")
+    out.print(f"  A chart of it lies in {path / 'demo.svg'}", soft_wrap=True, highlight=False)
+
+
+@app.command(rich_help_panel="Experiments")
+def run(
+    config: Annotated[Path | None, typer.Argument(help="A TOML file that describes the run.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            "-p",
+            help="A shipped configuration instead.",
+            autocompletion=complete_preset,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change one setting; can be repeated."),
+    ] = None,
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The run directory.", show_default="runs/NAME-DATE-TIME"),
+    ] = None,
+    data_dir: DataDir = None,
+    workers: Workers = None,
+    device: Device = "cpu",
+) -> None:
+    """Run an experiment.
+
+    [bold]fedrank run --preset mnist --set rounds=50 --set wire.ballots=top=50%[/]
+    [bold]fedrank run my.toml --out runs/first[/]
+
+    'fedrank show PRESET' prints every setting. Ctrl-C finishes the round and saves.
+    """
+    from fedrank.experiment.config import load_file, load_preset
+
+    if (config is None) == (preset is None):
+        raise ConfigError("name either a TOML file or a --preset; 'fedrank presets' lists them")
+    if preset is not None:
+        experiment = load_preset(preset, settings or ())
+    else:
+        assert config is not None
+        experiment = load_file(config, settings or ())
+
+    from fedrank.data import default_data_dir
+    from fedrank.engine import default_workers
+    from fedrank.experiment.environment import describe
+    from fedrank.experiment.rundir import RunDirectory
+
+    data_dir = data_dir or default_data_dir()
+    workers = workers or default_workers()
+    path = out_dir or Path("runs") / f"{experiment.name}-{datetime.now():%Y%m%d-%H%M%S}"
+    RunDirectory.check_free(path)
+    prepared = prepare_run(experiment, data_dir, device)
+    directory = RunDirectory.create(path, experiment, describe(data_dir, workers, device))
+    run_to_the_end(directory, prepared, workers, device)
+
+
+@app.command(rich_help_panel="Experiments")
+def resume(
+    run_dir: RunDirArgument,
+    data_dir: DataDir = None,
+    workers: Workers = None,
+    device: SameDevice = None,
+) -> None:
+    """Go on with a run that was stopped, from its last finished round.
+
+    The end is the same, byte for byte, as that of a run that was never stopped.
+    """
+    from fedrank.engine import default_workers
+    from fedrank.experiment.environment import describe, differences
+    from fedrank.experiment.rundir import RunDirectory
+
+    directory = RunDirectory.open(run_dir)
+    rounds = directory.experiment.rounds
+    summary = directory.read_summary()
+    if summary is not None and summary["rounds"] >= rounds:
+        out.print(f"{run_dir}: all {rounds} rounds are done. 'fedrank evaluate' shows the result.")
+        return
+    data_dir, device = data_dir or directory.data_dir, device or directory.device
+    workers = workers or default_workers()
+    changed = differences(directory.environment, describe(data_dir, workers, device))
+    if changed:
+        out.print(f"Note: {'; '.join(changed)}. The result may differ in rounding.")
+    prepared = prepare_run(directory.experiment, data_dir, device)
+    run_to_the_end(directory, prepared, workers, device)
+
+
+@app.command(rich_help_panel="Experiments")
+def evaluate(
+    run_dir: RunDirArgument,
+    data_dir: DataDir = None,
+    workers: Workers = None,
+    device: SameDevice = None,
+) -> None:
+    """Test the model of a run again: every client on its own data, and all test data."""
+    from fedrank.engine import default_workers
+    from fedrank.experiment import runner
+    from fedrank.experiment.rundir import RunDirectory
+    from fedrank.report.terminal import summary_table
+
+    directory = RunDirectory.open(run_dir)
+    data_dir, device = data_dir or directory.data_dir, device or directory.device
+    prepared = prepare_run(directory.experiment, data_dir, device)
+    with out.status("testing"):
+        result = runner.evaluate(directory, prepared, workers=workers or default_workers(), device=device)
+    out.print(summary_table(directory.experiment.name, result))
+
+
+@app.command(rich_help_panel="Experiments")
+def plot(
+    run_dirs: Annotated[list[Path], typer.Argument(help="Run directories, a curve each.")],
+    out_file: Annotated[Path, typer.Option("--out", "-o", help="The picture: .svg, .png or .html.")] = Path(
+        "accuracy.svg"
+    ),
+) -> None:
+    """Draw the accuracy of runs over their rounds."""
+    from fedrank.experiment.rundir import RunDirectory
+    from fedrank.report.charts import accuracy_chart, save
+
+    save(accuracy_chart([RunDirectory.open(path) for path in run_dirs]), out_file)
+    out.print(f"{out_file} is written.")
+
+
+@app.command(rich_help_panel="Experiments")
+def audit(
+    run_dir: RunDirArgument,
+    round_number: Annotated[
+        int | None, typer.Option("--round", min=1, help="Which vote.", show_default="the last")
+    ] = None,
+    data_dir: DataDir = None,
+    workers: Workers = None,
+    device: SameDevice = None,
+) -> None:
+    """Say how safe a vote was: what further ballots could have flipped, and which ballots stand apart.
+
+    The paper's vote forgets ballots as it counts them. For single ballots its next round is played, and
+    not saved.
+    """
+    from fedrank.engine import default_workers
+    from fedrank.experiment import runner
+    from fedrank.experiment.rundir import RunDirectory
+    from fedrank.report import audits
+
+    directory = RunDirectory.open(run_dir)
+    votes = audits.recorded_votes(directory)
+    number = round_number or max(votes)
+    if number not in votes:
+        raise RunError(f"{run_dir}: there was no vote in round {number}; the last was in round {max(votes)}")
+    record = votes[number]
+    out.print(audits.layer_table(number, record))
+    out.print(audits.history_table(votes))
+    if not record["vote"]["ballots"]:
+        data_dir, device = data_dir or directory.data_dir, device or directory.device
+        prepared = prepare_run(directory.experiment, data_dir, device)
+        with out.status("playing the next round"):
+            played = runner.rehearse(directory, prepared, workers=workers or default_workers(), device=device)
+        record = runner.record_of(played)
+    out.print(audits.ballot_table(record))
+    out.print(audits.failure_table(directory.experiment))

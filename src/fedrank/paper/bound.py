@@ -1,0 +1,58 @@
+"""How likely a vote fails: the paper's upper bound, and the exact probability that it bounds.
+
+The simplified vote: each of n clients says whether a good edge belongs into the subnetwork. A benign client
+says so with probability p; of the share alpha of malicious clients each says the contrary of what it has
+found. The vote fails if at most half of them are in favour.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fedrank.errors import ConfigError
+
+
+def failure_bound(n: int, p: float, alpha: float) -> float:
+    """Return the published bound, 1/2 sqrt(n p (1-p) / (n (p + alpha (1 - 2p) - 1/2))^2), at most 1.
+
+    It says nothing where more clients than not are expected to vote against the edge.
+
+    >>> round(failure_bound(25, 0.8, 0.2), 3)
+    0.222
+    """
+    _check(n, p, alpha)
+    lead = n * (p + alpha * (1 - 2 * p) - 0.5)
+    if lead <= 0:
+        return 1.0
+    return min(1.0, 0.5 * math.sqrt(n * p * (1 - p)) / lead)
+
+
+def failure_probability(n: int, p: float, alpha: float) -> float:
+    """Return the exact probability that at most half of the clients are in favour of a good edge.
+
+    >>> round(failure_probability(25, 0.8, 0.2), 4)
+    0.0152
+    """
+    _check(n, p, alpha)
+    malicious = round(alpha * n)
+    in_favour = np.convolve(_binomial(n - malicious, p), _binomial(malicious, 1 - p))
+    return float(in_favour[: n // 2 + 1].sum())
+
+
+def _binomial(trials: int, p: float) -> np.ndarray:
+    """Return the probabilities of 0, 1, ..., trials successes."""
+    if p in (0, 1):
+        return np.asarray(np.eye(trials + 1)[trials if p else 0])
+    k = np.arange(trials + 1)
+    log_factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, trials + 1)))])
+    choices = log_factorials[trials] - log_factorials[k] - log_factorials[trials - k]
+    return np.asarray(np.exp(choices + k * math.log(p) + (trials - k) * math.log1p(-p)))
+
+
+def _check(n: int, p: float, alpha: float) -> None:
+    if n < 1 or not 0 <= p <= 1 or not 0 <= alpha <= 1:
+        raise ConfigError(
+            f"n = {n}, p = {p}, alpha = {alpha}: n is at least 1, p and alpha lie between 0 and 1"
+        )

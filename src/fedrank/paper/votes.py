@@ -1,0 +1,82 @@
+"""The matrix: every attack on rankings against votes, for growing shares of malicious clients.
+
+It is not in the paper, which knows one vote and calls the reversed ranking the worst case.
+"""
+
+from __future__ import annotations
+
+from fedrank.attacks import ATTACKS, Target
+from fedrank.paper.sweep import Cell
+
+VOTES = ("borda", "screened-mean", "nnm+trimmed-mean", "multi-krum")
+SHARES = (0.1, 0.2, 0.3, 0.4)
+ROUNDS = 30
+RIVALS = (
+    ("FedAvg", "mean", "scaled"),
+    ("FedAvg", "trimmed-mean", "dyn-trimmed-mean"),
+    ("FedAvg", "multi-krum", "dyn-multi-krum"),
+    ("SignSGD", "mean", "sign-reverse"),
+)
+"""Methods that train weights, each with its aggregator and the attack that was made for it."""
+STRONGEST = {
+    "borda": ("mirror",),
+    "screened-mean": ("mirror-omniscient", "mirror-alone", "band", "label-flip"),
+    "nnm+trimmed-mean": ("mirror-omniscient",),
+    "multi-krum": ("mirror-omniscient",),
+}
+"""What does most harm to each vote on the digits; what is measured on MNIST."""
+
+
+def cells(scale: str) -> list[Cell]:
+    """Return the whole matrix on the digits, and on MNIST the strongest attacks against each vote."""
+    if scale == "smoke":
+        peace = [votes_cell("digits", vote, "none", 0.0, 1) for vote in VOTES[:2]]
+        return peace + [votes_cell("digits", vote, "mirror", 0.2, 1) for vote in VOTES[:2]]
+    found = []
+    for vote in VOTES:
+        found.append(votes_cell("digits", vote, "none", 0.0, ROUNDS))
+        for attack in attacks_on_rankings():
+            found += [votes_cell("digits", vote, attack, share, ROUNDS) for share in SHARES]
+    found += rival_cells("digits", SHARES)
+    for vote in VOTES:
+        found.append(votes_cell("mnist", vote, "none", 0.0, ROUNDS))
+        for attack in STRONGEST[vote]:
+            found += [votes_cell("mnist", vote, attack, share, ROUNDS) for share in SHARES[:2]]
+    return found
+
+
+def attacks_on_rankings() -> list[str]:
+    """Return the attacks that can be run against FRL."""
+    return [name for name, attack in ATTACKS.items() if attack.target is not Target.WEIGHTS]
+
+
+def votes_cell(data: str, vote: str, attack: str, share: float, rounds: int) -> Cell:
+    """Return the run of one vote under one attack."""
+    settings = (f"rounds={rounds}", "evaluate_every=2", f"method.vote={vote}", *_attack(attack, share))
+    return Cell(_place(data, vote, attack, share), data, settings)
+
+
+def rival_cells(data: str, shares: tuple[float, ...]) -> list[Cell]:
+    """Return the methods that train weights, in peace and under the attacks made for them."""
+    found = []
+    for method, aggregator, attack in RIVALS:
+        name = method if aggregator == "mean" else f"{method}, {aggregator}"
+        for share in (0.0, *shares):
+            settings = (
+                f"rounds={ROUNDS}",
+                "evaluate_every=2",
+                f"method.name={method.lower()}",
+                f"method.aggregator={aggregator}",
+                *_attack(attack, share),
+            )
+            found.append(Cell(_place(data, name, attack, share), f"{data}-weights", settings))
+    return found
+
+
+def _attack(name: str, share: float) -> tuple[str, ...]:
+    return (f"attack.name={name}", f"attack.share={share}") if share else ()
+
+
+def _place(data: str, vote: str, attack: str, share: float) -> dict[str, str]:
+    name = attack if share else "none"
+    return {"data": data, "vote": vote, "attack": name, "malicious": f"{share:.0%}"}

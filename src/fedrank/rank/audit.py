@@ -1,0 +1,135 @@
+"""The audit of a vote: how safe its result is, and which ballots stand apart from the others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrank.rank.box import Box
+from fedrank.rank.layout import Layer, top_count
+from fedrank.rank.ranking import Ranking
+from fedrank.rank.tally import Tally
+
+LISTED_COUNTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 200, 300, 500, 700, 1000)
+"""For how many further ballots an audit says what they could flip."""
+
+
+@dataclass(frozen=True)
+class LayerAudit:
+    """What a vote has done to one layer."""
+
+    name: str
+    edges: int
+    changed: int
+    """How many edges have changed sides: come into the subnetwork or left it."""
+    agreement: float
+    """The mean rank correlation of the ballots with the vote."""
+    flippable: dict[int, int] | None
+    """How many edges so many further ballots could flip at most; None where the vote is no sum."""
+
+
+@dataclass(frozen=True)
+class BallotAudit:
+    """How one ballot lies among the others."""
+
+    client: int
+    length: float
+    """The root mean square displacement, in shares of a layer."""
+    agreement: float
+    """The rank correlation of the ballot with the vote, the mean over layers."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What is to be said about one vote. Single ballots are known only where they were kept."""
+
+    layers: tuple[LayerAudit, ...]
+    ballots: tuple[BallotAudit, ...] = ()
+
+
+def audit_tally(tally: Tally, before: Ranking, after: Ranking, keep: float) -> Audit:
+    """Audit a vote by sums: everything but the single ballots, which are forgotten."""
+    layers = []
+    for layer in tally.form.layout:
+        total, voters = tally.total[layer.edges], len(tally.voters)
+        margins = ballots_to_flip(total, after[layer.edges], keep)
+        counts = [m for m in LISTED_COUNTS if m <= voters]
+        spread = tally.form.deviation(layer) * _deviation(layer)
+        ranked = (total / voters)[after[layer.edges]]
+        agreement = float(_from_middle(layer) @ ranked) / layer.size / spread if spread else 1.0
+        layers.append(
+            LayerAudit(
+                name=layer.name,
+                edges=layer.size,
+                changed=_changed(before[layer.edges], after[layer.edges], keep),
+                agreement=agreement,
+                flippable={m: int(np.count_nonzero(margins <= m)) for m in counts},
+            )
+        )
+    return Audit(tuple(layers))
+
+
+def audit_box(box: Box, before: Ranking, after: Ranking, keep: float, width: int) -> Audit:
+    """Audit a vote whose ballots were kept, looking at `width` edges at a time."""
+    layout = box.form.layout
+    clients = sorted(box.voters)
+    squares = np.zeros(len(clients))
+    agreements = np.zeros((len(layout), len(clients)))
+    layers = []
+    for number, layer in enumerate(layout):
+        middle = np.empty(layer.size)
+        middle[after[layer.edges]] = _from_middle(layer)
+        base = box.base(layer)
+        moments = np.zeros((3, len(clients)))
+        for some, displacements in box.slices(layer, width):
+            squares += (displacements**2).sum(axis=1) / (2 * layer.size) ** 2
+            points = displacements + base[some]
+            moments += [points.sum(axis=1), (points**2).sum(axis=1), (points * middle[some]).sum(axis=1)]
+        total, of_squares, with_vote = moments / layer.size
+        spreads = np.sqrt(of_squares - total**2) * _deviation(layer)
+        agreements[number] = np.where(spreads > 0, with_vote / np.maximum(spreads, 1e-300), 1.0)
+        changed = _changed(before[layer.edges], after[layer.edges], keep)
+        layers.append(LayerAudit(layer.name, layer.size, changed, float(agreements[number].mean()), None))
+    lengths = np.sqrt(squares / layout.size)
+    means = agreements.mean(axis=0)
+    ballots = zip(clients, lengths.tolist(), means.tolist(), strict=True)
+    return Audit(tuple(layers), tuple(BallotAudit(*ballot) for ballot in ballots))
+
+
+def ballots_to_flip(total: NDArray[np.int64], ranking: Ranking, keep: float) -> NDArray[np.int64]:
+    """Return for each edge of a layer how many further ballots it takes at least to make it change sides.
+
+    A ballot gives an edge up to 2 (size - 1) points more than another. So it takes as many ballots as it
+    takes to close the gap to the nearest edge of the other side. With fewer, no ballots whatever can
+    flip the edge.
+    """
+    border = ranking.size - top_count(ranking.size, keep)
+    margins = np.full(ranking.size, np.iinfo(np.int64).max)
+    if not 0 < border < ranking.size:
+        return margins
+    most = 2 * (ranking.size - 1)
+    below, above = ranking[:border], ranking[border:]
+    margins[above] = total[above] - total[below[-1]]
+    margins[below] = total[above[0]] - total[below]
+    return np.asarray(np.maximum(1, -(-margins // most)), np.int64)
+
+
+def _changed(before: Ranking, after: Ranking, keep: float) -> int:
+    """Return how many edges have changed sides."""
+    border = before.size - top_count(before.size, keep)
+    inside = np.zeros(before.size, np.bool_)
+    inside[before[border:]] = True
+    return 2 * int(np.count_nonzero(~inside[after[border:]]))
+
+
+def _from_middle(layer: Layer) -> NDArray[np.float64]:
+    """Return the reputations of a layer in their order, less their mean."""
+    return np.arange(layer.size, dtype=np.float64) - (layer.size - 1) / 2
+
+
+def _deviation(layer: Layer) -> float:
+    """Return the standard deviation of a layer's reputations."""
+    return math.sqrt((layer.size**2 - 1) / 12)
