@@ -140,7 +140,8 @@ def screened_mean(products: Matrix, malicious: int) -> Matrix:
     """The mean of the updates that do not oppose the consensus, none longer than twice the median one.
 
     The consensus is robust but loses what few know: `nnm+multi-krum` of the updates, cut to one length. It
-    only judges. What counts are the updates themselves, so nothing is lost where nobody is malicious.
+    only judges. What counts are the updates themselves, so little is lost where nobody is malicious. Those
+    that the consensus is not made of may together pull no harder than if they were independent.
     """
     n = len(products)
     if n <= 2 and malicious == 0:
@@ -151,8 +152,13 @@ def screened_mean(products: Matrix, malicious: int) -> Matrix:
     cut = np.minimum(1, median_length / np.maximum(lengths, 1e-300))
     consensus = cut * _mixed_multi_krum(products * cut * cut[:, None], malicious)
     kept = _correlations_with_the_others(consensus, products) > OPPOSED
-    shorten = np.minimum(1, LONGEST * median_length / np.maximum(lengths, 1e-300))
-    return np.asarray(shorten * kept / max(1, np.count_nonzero(kept)))
+    weights = kept * np.minimum(1, LONGEST * median_length / np.maximum(lengths, 1e-300))
+    outside = np.where(consensus == 0, weights, 0)
+    together = (outside * (products * outside).sum(axis=1)).sum()
+    independent = (outside**2 * np.diag(products)).sum()
+    if together > independent:
+        weights = np.where(consensus == 0, weights * np.sqrt(independent / together), weights)
+    return np.asarray(weights / max(1, np.count_nonzero(kept)))
 
 
 def _mixed_multi_krum(products: Matrix, malicious: int) -> Matrix:
