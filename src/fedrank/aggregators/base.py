@@ -1,7 +1,7 @@
 """Aggregation rules, and chains of them.
 
 A rule is told how many of the n updates may be malicious, m, and refuses to work where its theory has
-nothing to say. None depends on the order of the updates, but for rounding.
+nothing to say. None depends on the order of the updates, but for rounding and ties.
 
 Most rules need no more than the inner products of all pairs of updates to know what to do: which ones to
 mix, or what weight each has. What is left is the same for each coordinate. So a chain looks at the updates
