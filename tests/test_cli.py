@@ -191,6 +191,7 @@ def test_audit_shows_the_votes_and_the_ballots(finished: Path) -> None:
     assert checkpoint(finished) == before
 
 
+@pytest.mark.slow
 def test_audit_of_the_papers_vote_plays_a_round_for_the_ballots_and_saves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "run"
     attacked = ("--set", "attack.name=mirror", "--set", "attack.share=0.25", "--set", "method.vote=borda")

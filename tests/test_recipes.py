@@ -20,6 +20,7 @@ def tiny_cell(vote: str, *settings: str) -> Cell:
     return Cell(place, "digits", (*TINY, f"method.vote={vote}", *settings))
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_what_is_missing_and_nothing_twice(tmp_path: Path) -> None:
     cells = [tiny_cell("borda"), tiny_cell("median")]
     done: list[str] = []
