@@ -145,7 +145,7 @@ def test_the_screened_mean_holds_where_the_papers_vote_does_not(crowd: Federatio
 
 @pytest.mark.slow
 def test_the_screened_mean_costs_little_in_peace(crowd: Federation) -> None:
-    """Young models on few clients: 4.5 points after 5 to 15 rounds here, 0.4 after 30 on the digits' preset."""
+    """A young model of few clients: 4.5 points here, 0.4 after 30 rounds of the preset."""
     assert mean_accuracy(crowd, "screened", "none") > mean_accuracy(crowd, "frl", "none") - 0.06
 
 
