@@ -93,6 +93,7 @@ def test_a_file_with_the_resolved_configuration_gives_the_same_run(finished: Pat
     assert checkpoint(tmp_path / "again") == checkpoint(finished)
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_random_moments_ends_in_the_bytes_of_one_never_stopped(
     finished: Path, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def test_python_block_runs(page: str, code: str, tmp_path: Path) -> None:
     assert reply.returncode == 0, f"{page}: {reply.stderr}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "text"), blocks("console"), ids=names(blocks("console")))
 def test_commands_run_one_after_the_other(page: str, text: str, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "fedrank"
