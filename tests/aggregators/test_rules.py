@@ -37,7 +37,7 @@ def oracle_krum_choice(updates: list[np.ndarray], m: int) -> int:
     for i, one in enumerate(updates):
         distances = sorted(float(((one - other) ** 2).sum()) for j, other in enumerate(updates) if j != i)
         scores.append(sum(distances[: max(1, len(updates) - m - 2)]))
-    return scores.index(min(scores))
+    return next(i for i, score in enumerate(scores) if score <= min(scores) * (1 + 1e-9))
 
 
 def oracle_multi_krum(updates: np.ndarray, m: int) -> np.ndarray:

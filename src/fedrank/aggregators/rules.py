@@ -25,6 +25,10 @@ OPPOSED = -0.2
 """The correlation with the consensus at which an update no longer counts in it."""
 
 
+TIE = 1e-9
+"""Sums of distances that differ by less, relatively, are equal but for rounding."""
+
+
 def krum_minority(clients: int) -> int:
     """Return the largest m with n > 2 m + 2."""
     return (clients - 3) // 2
@@ -91,8 +95,9 @@ def multi_krum_selection(distances: Matrix, malicious: int) -> NDArray[np.intp]:
 def _closest(distances: Matrix, malicious: int) -> int:
     """Return the update with the least sum of distances to its nearest neighbours, itself not counted."""
     neighbours = max(1, len(distances) - malicious - 2)
-    nearest = np.sort(distances, axis=1)[:, 1 : neighbours + 1]
-    return int(np.argmin(nearest.sum(axis=1)))
+    sums = np.sort(distances, axis=1)[:, 1 : neighbours + 1].sum(axis=1)
+    # Mixtures that differ by the same exchange tie; then the first is taken, whatever rounding says.
+    return int(np.argmax(sums <= sums.min() * (1 + TIE)))
 
 
 def _equal_weights(n: int, selected: NDArray[np.intp]) -> Matrix:
