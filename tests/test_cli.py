@@ -174,6 +174,14 @@ def test_a_finished_run_can_be_prolonged(finished: Path, tmp_path: Path) -> None
     assert json.loads((path / "summary.json").read_text())["rounds"] == 5
 
 
+def test_too_few_clients_for_a_vote_are_refused_before_anything_is_made(tmp_path: Path) -> None:
+    few = ("--set", "clients_per_round=2", "--set", "method.vote=krum")
+    reply = fedrank("run", "--preset", "digits", *few, "--out", tmp_path / "run")
+    assert reply.returncode == 2
+    assert "2 clients a round are too few for this aggregator" in reply.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_audit_shows_the_votes_and_the_ballots(finished: Path) -> None:
     reply = fedrank("audit", finished)
     assert reply.returncode == 0, reply.stderr

@@ -77,12 +77,18 @@ def test_some_runs_of_a_recipe_are_chosen_by_words() -> None:
     cells = chosen_cells(RECIPES["votes"], "laptop", ["digits", "mirror", "20%"])
     assert {cell.place["vote"] for cell in cells} >= {"borda", "screened-mean"}
     assert all(cell.place["attack"] == "mirror" for cell in cells)
-    with pytest.raises(ConfigError, match="no run is both"):
+    with pytest.raises(ConfigError, match="no run has all of that"):
         chosen_cells(RECIPES["votes"], "laptop", ["digits", "mnist"])
     with pytest.raises(ConfigError, match="there is no table 'vots'"):
         recipe_named("vots")
     with pytest.raises(ConfigError, match="--scale huge"):
         chosen_cells(RECIPES["votes"], "huge", [])
+
+
+def test_a_table_without_runs_is_refused(tmp_path: Path) -> None:
+    reply = CliRunner().invoke(app, ["paper", "show", "votes", "--runs", str(tmp_path / "nowhere")])
+    assert isinstance(reply.exception, ConfigError)
+    assert "there are no runs yet. Make them with 'fedrank paper run votes'" in str(reply.exception)
 
 
 @pytest.mark.slow

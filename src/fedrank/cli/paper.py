@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedrank.cli.base import DataDir, app, out
+from fedrank.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedrank.paper.recipes import Recipe
@@ -87,7 +88,10 @@ def paper_show(
     from fedrank.paper.recipes import chosen_cells, recipe_named
 
     recipe = recipe_named(table)
-    _render(recipe, chosen_cells(recipe, scale, only or ()), _folder(runs, table, scale))
+    cells, folder = chosen_cells(recipe, scale, only or ()), _folder(runs, table, scale)
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there are no runs yet. Make them with 'fedrank paper run {table}'.")
+    _render(recipe, cells, folder)
 
 
 def _folder(runs: Path, table: str, scale: str) -> Path:

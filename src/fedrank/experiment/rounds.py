@@ -124,8 +124,7 @@ def play(
 ) -> Iterator[tuple[Any, Round]]:
     """Play rounds from `state` on until all are done; yield the new state after each."""
     schedule.check(federation)
-    if method.most_expected(schedule.per_round) < 0:
-        raise ConfigError(f"{schedule.per_round} clients a round are too few for this aggregator")
+    check_voters(method, schedule)
     expectation = expectation or Expectation()
     enemies = adversary.clients if adversary else frozenset()
     avoided = enemies if adversary and adversary.redraw else frozenset()
@@ -169,6 +168,12 @@ def play(
                 wall_seconds=time.perf_counter() - begin,
             ),
         )
+
+
+def check_voters(method: Method[Any], schedule: Schedule) -> None:
+    """Refuse rounds of fewer clients than the method's rule can work with."""
+    if method.most_expected(schedule.per_round) < 0:
+        raise ConfigError(f"{schedule.per_round} clients a round are too few for this aggregator")
 
 
 def attacked(

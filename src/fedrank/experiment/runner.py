@@ -14,7 +14,7 @@ from fedrank.experiment.build import build_adversary, build_federation, build_me
 from fedrank.experiment.config import Experiment
 from fedrank.experiment.interrupt import Interrupt
 from fedrank.experiment.metrics import Evaluation
-from fedrank.experiment.rounds import Adversary, Expectation, Round, Schedule, measure, play
+from fedrank.experiment.rounds import Adversary, Expectation, Round, Schedule, check_voters, measure, play
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.methods import FRL, Method, Traffic
 from fedrank.methods.frl import BORDA
@@ -60,6 +60,7 @@ def prepare(experiment: Experiment, data_dir: Path) -> Prepared:
     schedule = Schedule(experiment.rounds, experiment.clients_per_round, experiment.evaluate_every)
     schedule.check(federation)
     method = build_method(experiment, federation)
+    check_voters(method, schedule)
     adversary = build_adversary(experiment, federation)
     if adversary and adversary.attack.poison:
         federation = adversary.attack.poison(federation, adversary.clients)
