@@ -50,7 +50,6 @@ def chosen_cells(recipe: Recipe, scale: str, only: Sequence[str]) -> list[Cell]:
     chosen = [c for c in cells if words <= {value.lower() for value in c.place.values()}]
     if not chosen:
         known = sorted({value for cell in cells for value in cell.place.values()})
-        raise ConfigError(
-            f"--only {' --only '.join(only)}: no run has all of that in its place; there are: {', '.join(known)}"
-        )
+        wanted = " --only ".join(only)
+        raise ConfigError(f"--only {wanted}: no run has all of that; there are: {'; '.join(known)}")
     return chosen
