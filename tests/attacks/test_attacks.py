@@ -361,8 +361,8 @@ def test_malicious_clients_are_a_seeded_choice(crowd: Federation) -> None:
 
 def test_a_round_with_half_malicious_clients_is_drawn_again(crowd: Federation) -> None:
     malicious = draw_malicious(crowd, 0.45, 1)
-    as_drawn = [select(crowd, 10, 3, number) for number in range(60)]
-    redrawn = [select(crowd, 10, 3, number, malicious) for number in range(60)]
+    as_drawn = [select(crowd.voters, 10, 3, number) for number in range(60)]
+    redrawn = [select(crowd.voters, 10, 3, number, malicious) for number in range(60)]
     bad = [2 * sum(client in malicious for client in clients) >= 10 for clients in as_drawn]
     assert any(bad)
     assert all(2 * sum(client in malicious for client in clients) < 10 for clients in redrawn)
@@ -372,7 +372,7 @@ def test_a_round_with_half_malicious_clients_is_drawn_again(crowd: Federation) -
 
 def test_too_many_malicious_clients_to_draw_a_round_are_reported(crowd: Federation) -> None:
     with pytest.raises(ConfigError, match="redraw = false"):
-        select(crowd, 10, 3, 0, frozenset(range(50)))
+        select(crowd.voters, 10, 3, 0, frozenset(range(50)))
 
 
 def test_what_a_rule_expects() -> None:

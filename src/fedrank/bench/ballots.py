@@ -32,7 +32,7 @@ def ballots(data_dir: Path, *, quick: bool) -> Iterator[Row]:
     state = frl.init()
     with local_engine(frl, federation, workers=2) as engine:
         while state.round < rounds:
-            one, *others = select(federation, per_round, 7, state.round)
+            one, *others = select(federation.voters, per_round, 7, state.round)
             message = frl.broadcast(state)
             collected = engine.collect(state.round, message, others, [one])
             ranking = collected.learned[one].update

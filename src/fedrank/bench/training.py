@@ -93,7 +93,7 @@ def rounds(limits: Limits, data_dir: Path, *, quick: bool) -> Iterator[Row]:
     what, federation = mnist(data_dir)
     network = supernetwork(NETWORKS["lenet"](), seed=7)
     frl: Method[Any] = FRL(network, local := LocalTraining())
-    clients = select(federation, 10 if quick else 25, 7, 0)
+    clients = select(federation.voters, 10 if quick else 25, 7, 0)
     samples = sum(federation.clients[client].train.size for client in clients) * local.epochs
     limit = samples * step_flop(network, (1, 28, 28), BATCH) / BATCH / limits.flop_per_second
     section = f"round of {what}, {len(clients)} clients"

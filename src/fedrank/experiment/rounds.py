@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from fedrank.attacks import Attack, Knowledge, Target, Update, View
@@ -18,7 +19,7 @@ from fedrank.data import Federation
 from fedrank.engine import Collected, Engine
 from fedrank.errors import ConfigError, ModelError, TrainingError
 from fedrank.experiment.metrics import Evaluation, evaluation, test_samples
-from fedrank.methods import Method, Traffic
+from fedrank.methods import Learned, Method, Traffic
 from fedrank.randomness import Purpose, keyed_generator
 from fedrank.rank.audit import Audit
 
@@ -130,7 +131,7 @@ def play(
     avoided = enemies if adversary and adversary.redraw else frozenset()
     while state.round < schedule.rounds:
         begin = time.perf_counter()
-        selected = select(federation, schedule.per_round, method.seed, state.round, avoided)
+        selected = select(federation.voters, schedule.per_round, method.seed, state.round, avoided)
         malicious = tuple(client for client in selected if client in enemies)
         honest = tuple(client for client in selected if client not in enemies)
         broadcast = method.broadcast(state)
@@ -186,16 +187,7 @@ def attacked(
     malicious: tuple[int, ...],
 ) -> Collected:
     """Train a round's clients and let the colluders send what their attack makes of what they know."""
-    attack, knows_all = adversary.attack, adversary.attack.knows is Knowledge.BENIGN
-    reference = method.reference(broadcast)
-    vectors = attack.target is not Target.RANKINGS
-
-    def seen(clients: tuple[int, ...]) -> list[Update]:
-        """Return what some clients have learned, in the form that the attack works with."""
-        updates = [collected.learned[client].update for client in clients]
-        return [method.displacement(reference, update) for update in updates] if vectors else updates
-
-    if knows_all:
+    if adversary.attack.knows is Knowledge.BENIGN:
         collected = engine.collect(round_number, broadcast, (), (*honest, *malicious))
         for client in honest:
             learned = collected.learned[client]
@@ -203,21 +195,45 @@ def attacked(
             collected.add(client, message, learned.loss)
     else:
         collected = engine.collect(round_number, broadcast, honest, malicious)
+    crafted = craft(adversary.attack, method, round_number, broadcast, collected.learned, honest, malicious)
+    for client, update in crafted.items():
+        collected.add(client, method.write(broadcast, update, client))
+    return collected
+
+
+def craft(
+    attack: Attack,
+    method: Method[Any],
+    round_number: int,
+    broadcast: bytes,
+    learned: Mapping[int, Learned],
+    honest: tuple[int, ...],
+    malicious: tuple[int, ...],
+) -> dict[int, Update]:
+    """Return the update that each colluder sends, made of what the clients that it knows of have learned."""
+    reference = method.reference(broadcast)
+    vectors = attack.target is not Target.RANKINGS
+
+    def seen(clients: tuple[int, ...]) -> list[Update]:
+        """Return what some clients have learned, in the form that the attack works with."""
+        updates = [learned[client].update for client in clients]
+        return [method.displacement(reference, update) for update in updates] if vectors else updates
+
     view = View(
         layout=method.layout,
         keep=method.network.keep,
         reference=reference,
         own=seen(malicious),
-        benign=seen(honest) if knows_all else [],
+        benign=seen(honest) if attack.knows is Knowledge.BENIGN else [],
         malicious=len(malicious),
         selected=len(honest) + len(malicious),
         aggregate=lambda updates: method.combined(reference, updates, len(malicious)),
         rng=keyed_generator(method.seed, Purpose.ATTACK, round_number),
     )
-    for client, update in zip(malicious, attack.updates(view), strict=True):
-        sent = method.displaced(reference, update) if vectors else update
-        collected.add(client, method.write(broadcast, sent, client))
-    return collected
+    updates = attack.updates(view)
+    if vectors:
+        updates = [method.displaced(reference, update) for update in updates]
+    return dict(zip(malicious, updates, strict=True))
 
 
 def _mean_loss(collected: Collected, honest: tuple[int, ...]) -> float | None:
@@ -243,12 +259,20 @@ def check_fit(model: nn.Module, federation: Federation) -> None:
 
 
 def select(
-    federation: Federation, count: int, seed: int, round_number: int, avoided: Collection[int] = ()
+    voters: Sequence[int] | NDArray[np.int64],
+    count: int,
+    seed: int,
+    round_number: int,
+    avoided: Collection[int] = (),
+    again: int = 0,
 ) -> tuple[int, ...]:
-    """Draw the clients of a round (Algorithm 2, line 6), fewer than half of them from those to avoid."""
-    rng = keyed_generator(seed, Purpose.SELECTION, round_number)
+    """Draw the clients of a round (Algorithm 2, line 6), fewer than half of them from those to avoid.
+
+    A round that is played again, for the `again`th time, draws others.
+    """
+    rng = keyed_generator(seed, Purpose.SELECTION, round_number, *([again] if again else []))
     for _ in range(MOST_DRAWS):
-        drawn = tuple(int(client) for client in rng.choice(federation.voters, count, replace=False))
+        drawn = tuple(int(voters[place]) for place in rng.choice(len(voters), count, replace=False))
         if 2 * sum(client in avoided for client in drawn) < count:
             return drawn
     raise ConfigError(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from fedrank.data import Federation
-from fedrank.engine import local_engine
+from fedrank.engine import Engine, local_engine
 from fedrank.errors import RunError
 from fedrank.experiment.build import build_adversary, build_federation, build_method
 from fedrank.experiment.config import Experiment
@@ -18,6 +19,9 @@ from fedrank.experiment.rounds import Adversary, Expectation, Round, Schedule, c
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.methods import FRL, Method, Traffic
 from fedrank.methods.frl import BORDA
+
+Played = Iterator[tuple[Any, Round]]
+"""Rounds as they are played, each with the state after it."""
 
 
 class Observer(Protocol):
@@ -71,37 +75,61 @@ def prepare(experiment: Experiment, data_dir: Path) -> Prepared:
 def run(
     directory: RunDirectory, prepared: Prepared, *, workers: int, device: str, observer: Observer
 ) -> Result | None:
-    """Play the rounds that are not done yet; return the result, or None if Ctrl-C stopped the run.
+    """Play the rounds that are not done yet; return the result, or None if Ctrl-C stopped the run."""
+    with (
+        local_engine(prepared.method, prepared.federation, workers=workers, device=device) as engine,
+        Interrupt(observer.stopping) as interrupt,
+    ):
+
+        def rounds(state: Any) -> Played:
+            for state, played in play(
+                prepared.method,
+                prepared.federation,
+                engine,
+                state,
+                prepared.schedule,
+                prepared.adversary,
+                prepared.expectation,
+            ):
+                yield state, played
+                if interrupt.requested:
+                    return
+
+        return record(directory, prepared, engine, rounds, observer)
+
+
+def record(
+    directory: RunDirectory,
+    prepared: Prepared,
+    engine: Engine,
+    rounds: Callable[[Any], Played],
+    observer: Observer,
+) -> Result | None:
+    """Write down rounds as they are played from the last checkpoint on; return the result after the last.
 
     A round's line of metrics is written before its checkpoint, and dropped again on resuming if
     the checkpoint never came.
     """
-    method, federation, schedule = prepared.method, prepared.federation, prepared.schedule
+    method, schedule = prepared.method, prepared.schedule
     with directory.locked():
         state = last_state(directory, method)
         directory.forget_after(state.round)
         observer.begin(state.round, schedule.rounds)
-        with (
-            local_engine(method, federation, workers=workers, device=device) as engine,
-            Interrupt(observer.stopping) as interrupt,
-        ):
-            measured = None
-            for state, played in play(
-                method, federation, engine, state, schedule, prepared.adversary, prepared.expectation
-            ):
-                directory.append_metrics(record_of(played))
-                directory.write_checkpoint(method.pack(state))
-                observer.round_done(played)
-                measured = played.evaluation
-                if interrupt.requested and state.round < schedule.rounds:
-                    return None
-            result = Result(
-                rounds=state.round,
-                evaluation=measured or measure(federation, engine, state),
-                sent=_sent(directory),
-                paper_traffic=method.traffic(),
-                wall_seconds=sum(record["wall_seconds"] for record in directory.read_metrics()),
-            )
+        measured = None
+        for state, played in rounds(state):
+            directory.append_metrics(record_of(played))
+            directory.write_checkpoint(method.pack(state))
+            observer.round_done(played)
+            measured = played.evaluation
+        if state.round < schedule.rounds:
+            return None
+        result = Result(
+            rounds=state.round,
+            evaluation=measured or measure(prepared.federation, engine, state),
+            sent=_sent(directory),
+            paper_traffic=method.traffic(),
+            wall_seconds=sum(line["wall_seconds"] for line in directory.read_metrics()),
+        )
         directory.write_summary(asdict(result))
     return result
 
