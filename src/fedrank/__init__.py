@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fedrank.data import Federation as Federation
     from fedrank.data import Preprocess as Preprocess
     from fedrank.data import Shards as Shards
+    from fedrank.data import samples as samples
     from fedrank.data import split as split
     from fedrank.errors import FedrankError as FedrankError
     from fedrank.experiment.rounds import Adversary as Adversary
@@ -46,6 +47,7 @@ _HOMES = {
     "Run": "fedrank.training",
     "Shards": "fedrank.data",
     "Supernetwork": "fedrank.nn",
+    "samples": "fedrank.data",
     "split": "fedrank.data",
     "supernetwork": "fedrank.nn",
     "train": "fedrank.training",

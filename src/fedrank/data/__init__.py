@@ -1,6 +1,16 @@
 """Where data comes from, and how it is split among clients."""
 
-from fedrank.data.federation import Client, Dataset, Federation, Samples, deal, split, with_labels, with_probe
+from fedrank.data.federation import (
+    Client,
+    Dataset,
+    Federation,
+    Samples,
+    deal,
+    samples,
+    split,
+    with_labels,
+    with_probe,
+)
 from fedrank.data.partition import IID, ByWriter, Dirichlet, Partition, Shards
 from fedrank.data.preprocess import Inputs, Preprocess
 from fedrank.data.sources import SOURCES, Loaded, Source, default_data_dir, find_source, load
@@ -24,6 +34,7 @@ __all__ = [
     "default_data_dir",
     "find_source",
     "load",
+    "samples",
     "split",
     "with_labels",
     "with_probe",

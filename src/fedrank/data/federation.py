@@ -61,6 +61,22 @@ class Samples:
             augmented = self.preprocess.augment(self.inputs[chosen], rng)
             yield self.preprocess(augmented), self.labels[chosen]
 
+    def parts(self, size: int) -> Iterator[Samples]:
+        """Yield the samples in their order, so many at a time."""
+        for begin in range(0, len(self), size):
+            some = slice(begin, begin + size)
+            yield Samples(self.inputs[some], self.labels[some], self.preprocess)
+
+
+def samples(inputs: Any, labels: Any, preprocess: Preprocess | None = None) -> Samples:
+    """Return arrays of inputs and labels as one client's samples.
+
+    Bytes are divided by 255 unless `preprocess` says else.
+    """
+    inputs, labels = np.asarray(inputs), _as_labels(labels)
+    _check_lengths(inputs, labels)
+    return Samples(inputs, labels, preprocess or Preprocess.default_for(inputs))
+
 
 @dataclass(frozen=True, eq=False)
 class Client:
@@ -92,6 +108,10 @@ class Federation:
     def train_samples(self, client: int) -> Samples:
         """Return what a client trains on."""
         return self.dataset.select(self.clients[client].train)
+
+    def test_samples(self, client: int) -> Samples:
+        """Return what a client is tested on."""
+        return self.dataset.select(self.clients[client].test)
 
 
 def split(

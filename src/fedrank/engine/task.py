@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedrank.data import Federation
+from fedrank.data import Federation, Samples
 from fedrank.errors import BallotError
 from fedrank.methods import Collector, Learned, Method
 from fedrank.nn import channels_last
@@ -84,14 +85,18 @@ class Worker:
 
     def predict(self, samples: NDArray[np.int64]) -> Predictions:
         """Test the model on a batch of samples."""
-        dataset = self.federation.dataset
-        inputs = torch.from_numpy(dataset.preprocess(dataset.inputs[samples])).to(self.device)
-        labels = torch.from_numpy(dataset.labels[samples]).to(self.device)
-        with torch.inference_mode():
-            logits = self.model(channels_last(inputs))
-            losses = cross_entropy(logits, labels, reduction="none")
-            correct = logits.argmax(dim=1) == labels
-        return Predictions(correct.cpu().numpy(), losses.cpu().numpy())
+        return predictions(self.model, self.federation.dataset.select(samples), self.device)
+
+
+def predictions(model: nn.Module, samples: Samples, device: torch.device) -> Predictions:
+    """Test a model on some samples, all at once."""
+    inputs = torch.from_numpy(samples.preprocess(samples.inputs)).to(device)
+    labels = torch.from_numpy(samples.labels).to(device)
+    with torch.inference_mode():
+        logits = model(channels_last(inputs))
+        losses = cross_entropy(logits, labels, reduction="none")
+        correct = logits.argmax(dim=1) == labels
+    return Predictions(correct.cpu().numpy(), losses.cpu().numpy())
 
 
 @contextlib.contextmanager

@@ -113,6 +113,11 @@ class FRL:
         """Write down the global ranking."""
         return self._broadcast_form(state.round).fill_in(state.ranking)
 
+    def state_of(self, broadcast: bytes) -> FRLState:
+        """Return the state that a broadcast tells of."""
+        opened = self._open(broadcast)
+        return FRLState(opened.round, opened.ranking)
+
     def reference(self, broadcast: bytes) -> Ranking:
         """Read the global ranking."""
         return self._open(broadcast).ranking

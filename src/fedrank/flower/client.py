@@ -1,0 +1,91 @@
+"""A client's side: what a ClientApp needs to take part in a vote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from flwr.app import Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedrank.data import Samples
+from fedrank.engine.task import EVALUATION_BATCH, one_thread, predictions
+from fedrank.flower.roll import claim
+from fedrank.flower.wire import ACCURACY, EXAMPLES, METRICS, answer, read_question
+from fedrank.methods import FRL, Learned
+from fedrank.randomness import Purpose, keyed_generator
+
+
+@dataclass(frozen=True)
+class Voter:
+    """A client: the method it shares with the server, and its own data.
+
+    Parameters
+    ----------
+    method : built as the server has built it, with the same seed.
+    train : what it ranks the edges on.
+    test : what it tests the global model on, if the server asks for that.
+    device : where it computes.
+    """
+
+    method: FRL
+    train: Samples
+    test: Samples | None = None
+    device: str = "cpu"
+
+    def learn(self, broadcast: bytes, number: int) -> Learned:
+        """Rank the edges on this client's data, as a local run does for the client of this number."""
+        round_number = self.method.state_of(broadcast).round
+        rng = keyed_generator(self.method.seed, Purpose.LOCAL_TRAINING, round_number, number)
+        return self.method.learn(broadcast, self.train, rng, torch.device(self.device))
+
+    def vote(self, message: Message) -> Message:
+        """Answer a question with a ballot."""
+        broadcast, number = read_question(message)
+        with one_thread():
+            learned = self.learn(broadcast, number)
+        ballot = self.method.write(broadcast, learned.update, number)
+        return Message(answer(ballot, learned.loss, len(self.train)), reply_to=message)
+
+    def assess(self, message: Message) -> Message:
+        """Answer with the accuracy of the global model on this client's test data."""
+        broadcast, _ = read_question(message)
+        if self.test is None or len(self.test) == 0:
+            return Message(RecordDict({METRICS: MetricRecord({EXAMPLES: 0})}), reply_to=message)
+        device = torch.device(self.device)
+        with one_thread():
+            model = self.method.model(self.method.state_of(broadcast)).to(device)
+            parts = self.test.parts(EVALUATION_BATCH)
+            correct = sum(int(predictions(model, part, device).correct.sum()) for part in parts)
+        metrics = MetricRecord({ACCURACY: correct / len(self.test), EXAMPLES: len(self.test)})
+        return Message(RecordDict({METRICS: metrics}), reply_to=message)
+
+
+def voting(app: ClientApp) -> Callable[[Callable[[Context], Voter]], Callable[[Context], Voter]]:
+    """Let a ClientApp take part in votes: decorates the function that tells who votes.
+
+    app = ClientApp()
+
+    @voting(app)
+    def voter(context: Context) -> Voter:
+        return Voter(method, fedrank.samples(*my_data(context)))
+    """
+
+    def register(voter: Callable[[Context], Voter]) -> Callable[[Context], Voter]:
+        @app.query()
+        def enrol(message: Message, context: Context) -> Message:
+            number = context.node_config.get("partition-id")
+            return Message(claim(number if isinstance(number, int) else None), reply_to=message)
+
+        @app.train()
+        def train(message: Message, context: Context) -> Message:
+            return voter(context).vote(message)
+
+        @app.evaluate()
+        def evaluate(message: Message, context: Context) -> Message:
+            return voter(context).assess(message)
+
+        return voter
+
+    return register

@@ -1,0 +1,86 @@
+"""The ServerApp of the project's own Flower app: a run directory like a local run's."""
+
+import logging
+import sys
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedrank.engine import local_engine
+from fedrank.errors import FedrankError, RunError
+from fedrank.experiment.environment import describe
+from fedrank.experiment.metrics import Evaluation
+from fedrank.experiment.rounds import measure
+from fedrank.experiment.rundir import CONFIG, RunDirectory
+from fedrank.experiment.runner import Played, prepare, record
+from fedrank.flower.settings import Settings
+from fedrank.flower.strategy import RankVote
+from fedrank.methods import FRL
+from fedrank.methods.frl import FRLState
+from fedrank.report.terminal import RunProgress, stderr_console, summary_table
+
+logger = logging.getLogger("flwr")
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the experiment; what a user can mend ends in one sentence, not in a traceback."""
+    try:
+        run(grid, Settings.read(context.run_config))
+    except FedrankError as error:
+        logger.error("%s", error)
+        sys.exit(1)
+
+
+def run(grid: Grid, settings: Settings) -> None:
+    """Play the rounds that are not done yet, and write them down."""
+    directory = open_directory(settings)
+    experiment = directory.experiment
+    prepared = prepare(experiment, settings.server_data)
+    method, schedule = prepared.method, prepared.schedule
+    assert isinstance(method, FRL)
+    strategy = RankVote(
+        method,
+        clients_per_round=schedule.per_round,
+        min_nodes=settings.min_nodes or len(prepared.federation.voters),
+        min_votes=settings.min_votes,
+        deadline=settings.deadline,
+        wait=settings.wait,
+        repeats=settings.repeats,
+        strikes=settings.strikes,
+        adversary=prepared.adversary,
+    )
+    console = stderr_console()
+    with (
+        local_engine(method, prepared.federation, workers=1) as engine,
+        RunProgress(console) as progress,
+    ):
+
+        def measured(state: FRLState) -> Evaluation | None:
+            return measure(prepared.federation, engine, state) if schedule.measures(state.round) else None
+
+        def rounds(state: FRLState) -> Played:
+            return strategy.rounds(grid, state, schedule.rounds, measured)
+
+        result = record(directory, prepared, engine, rounds, progress)
+    assert result is not None
+    console.print(summary_table(experiment.name, result))
+    console.print(f"  Results lie in {directory.path.resolve()}", soft_wrap=True, highlight=False)
+
+
+def open_directory(settings: Settings) -> RunDirectory:
+    """Return the run directory: a new one, or that of a run that was interrupted."""
+    path = Path(settings.out)
+    experiment = settings.experiment
+    if not (path / CONFIG).exists():
+        return RunDirectory.create(path, experiment, describe(settings.server_data, 1, "cpu"))
+    directory = RunDirectory.open(path)
+    if directory.experiment != experiment:
+        raise RunError(f"{path}: holds a run with other settings. Name another directory (out=...).")
+    summary = directory.read_summary()
+    if summary is not None and summary["rounds"] >= experiment.rounds:
+        raise RunError(f"{path}: holds a finished run. Name another directory (out=...).")
+    logger.info("Going on with the run in %s.", path.resolve())
+    return directory
