@@ -3,10 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo deployment test test-slow lint format clean
 
 demo: .venv/core                ## FRL and FedAvg on the embedded digits, in peace and under attack
 	$(BIN)/fedrank demo
+
+deployment: .venv/flower        ## one SuperLink, four SuperNodes and a run on this machine, then all is stopped
+	$(BIN)/fedrank flower demo
 
 test: .venv/dev                 ## the ordinary test loop
 	$(BIN)/pytest -m "not slow" -n 2
@@ -29,6 +32,10 @@ clean:
 .venv/core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) --editable ".[plot]"
+	touch $@
+
+.venv/flower: .venv/core
+	$(PIP) --editable ".[plot,flower]"
 	touch $@
 
 .venv/dev: .venv/core

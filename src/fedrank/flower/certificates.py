@@ -69,10 +69,10 @@ class Credentials:
         server = _certificate(hosts[0], server_key, authority, authority_key, hosts)
         made.authority.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
         made.certificate.write_bytes(server.public_bytes(serialization.Encoding.PEM))
-        _write_private(made.key, server_key)
+        _write_private(made.key, server_key, serialization.PrivateFormat.PKCS8)
         for number in range(nodes):
             node_key = _new_key()
-            _write_private(made.node_key(number), node_key)
+            _write_private(made.node_key(number), node_key, serialization.PrivateFormat.OpenSSH)
             public = node_key.public_key().public_bytes(
                 serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
             )
@@ -84,10 +84,8 @@ def _new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP384R1())
 
 
-def _write_private(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    content = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-    )
+def _write_private(path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> None:
+    content = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
     path.touch(mode=0o600)
     path.write_bytes(content)
 

@@ -29,9 +29,9 @@ def main(grid: Grid, context: Context) -> None:
     """Run the experiment; what a user can mend ends in one sentence, not in a traceback."""
     try:
         run(grid, Settings.read(context.run_config))
-    except FedrankError as error:
-        logger.error("%s", error)
-        sys.exit(1)
+    except FedrankError:
+        sys.tracebacklimit = 0  # Flower logs every exception with its traceback
+        raise
 
 
 def run(grid: Grid, settings: Settings) -> None:

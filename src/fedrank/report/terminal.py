@@ -22,6 +22,7 @@ from fedrank.experiment.runner import Result
 
 if TYPE_CHECKING:
     from fedrank.bench import Row
+    from fedrank.experiment.rundir import RunDirectory
     from fedrank.paper.traffic import TrafficRow
 
 
@@ -90,6 +91,23 @@ def mebibytes(count: float) -> str:
     if count < 2**20 / 10:
         return f"{count / 2**10:.1f} KiB"
     return f"{count / 2**20:.2f} MiB"
+
+
+def rounds_table(directory: RunDirectory) -> Table:
+    """Return what is known of each round of a run."""
+    table = Table(title=f"{directory.experiment.name}, round by round", title_justify="left", box=None)
+    for heading in ("round", "accuracy", "votes", "sent by a client", "seconds"):
+        table.add_column(heading, justify="right")
+    for record in directory.read_metrics():
+        measured, clients = record["evaluation"], len(record["clients"])
+        table.add_row(
+            str(record["round"]),
+            f"[bold]{measured['test_accuracy']:.1%}[/]" if measured else "",
+            f"{clients - len(record['refused'])} of {clients}",
+            mebibytes(record["upload_bytes"] / clients),
+            f"{record['wall_seconds']:.1f}",
+        )
+    return table
 
 
 def summary_table(name: str, result: Result) -> Table:

@@ -1,0 +1,140 @@
+"""The clients of the app: their data, and the attacks that they rehearse."""
+
+import numpy as np
+import pytest
+
+from fedrank.engine import local_engine
+from fedrank.engine.task import one_thread
+from fedrank.errors import ConfigError, DataError
+from fedrank.experiment.config import load_preset
+from fedrank.experiment.rounds import play
+from fedrank.experiment.runner import prepare
+from fedrank.flower import RankVote
+from fedrank.flower.client_app import app
+from fedrank.flower.nodes import read_own_data, voter_of, write_own_data
+from fedrank.flower.settings import Settings
+from fedrank.rank import Tally
+from tests.flower.table_grid import TableGrid, node_of
+
+SMALL = (
+    "rounds=2",
+    "data.clients=6",
+    "clients_per_round=5",
+    "local.epochs=1",
+    "evaluate_every=9",
+    "data.partition=iid",
+)
+
+
+def run_over_flower(prepared, settings, node_config=lambda number: {}):
+    config = Settings(settings=" ".join(settings)).model_dump(by_alias=True)
+    count = len(prepared.federation.clients)
+    nodes = {
+        900 + number: node_of(app, number, 900 + number, config, **node_config(number))
+        for number in range(count)
+    }
+    settings = {"clients_per_round": 5, "min_nodes": count, "deadline": 60, "wait": 0}
+    strategy = RankVote(prepared.method, **settings, adversary=prepared.adversary)
+    return list(strategy.rounds(TableGrid(nodes), prepared.method.init(), prepared.schedule.rounds))
+
+
+def run_here(prepared):
+    with local_engine(prepared.method, prepared.federation, workers=1) as engine:
+        return list(
+            play(
+                prepared.method,
+                prepared.federation,
+                engine,
+                prepared.method.init(),
+                prepared.schedule,
+                prepared.adversary,
+                prepared.expectation,
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "none",
+        "reverse",  # what one client knows
+        "mirror",  # what the colluders know
+        pytest.param("mirror-omniscient", marks=pytest.mark.slow),  # what everybody knows
+        pytest.param("min-max", marks=pytest.mark.slow),  # a vector
+        pytest.param("label-flip", marks=pytest.mark.slow),  # poisoned data
+    ],
+)
+def test_attacks_over_flower_come_to_the_same_as_in_a_local_run(attack, tmp_path):
+    settings = SMALL if attack == "none" else (*SMALL, f"attack.name={attack}", "attack.share=0.34")
+    prepared = prepare(load_preset("digits", settings), tmp_path)
+    over_flower, here = run_over_flower(prepared, settings), run_here(prepared)
+    for (state, played), (local_state, local) in zip(over_flower, here, strict=True):
+        assert state.ranking.tobytes() == local_state.ranking.tobytes()
+        assert (played.clients, played.malicious) == (local.clients, local.malicious)
+        assert played.train_loss == local.train_loss
+    assert attack == "none" or any(played.malicious for _, played in over_flower)
+
+
+def test_a_node_with_a_file_of_its_own_votes_the_same(tmp_path):
+    prepared = prepare(load_preset("digits", SMALL), tmp_path)
+    files = write_own_data(prepared.federation, tmp_path)
+    over_flower = run_over_flower(prepared, SMALL, lambda number: {"data": str(files[number])})
+    assert over_flower[-1][0].ranking.tobytes() == run_here(prepared)[-1][0].ranking.tobytes()
+
+
+@pytest.mark.parametrize("attack", ["reverse", "mirror", "backdoor"])
+def test_a_node_with_a_file_of_its_own_can_attack_alone(attack, tmp_path):
+    experiment = load_preset("digits", SMALL)
+    prepared = prepare(experiment, tmp_path)
+    path = write_own_data(prepared.federation, tmp_path)[1]
+    broadcast = prepared.method.broadcast(prepared.method.init())
+    with one_thread():
+        honest = voter_of(experiment, {"data": str(path)}).learn(broadcast, 1)
+        malicious = voter_of(experiment, {"data": str(path), "attack": attack}).learn(broadcast, 1)
+    assert (honest.update != malicious.update).any()
+    ballot = prepared.method.write(broadcast, malicious.update, 1)
+    Tally(prepared.method.form(broadcast)).add(1, ballot)  # a legal one
+
+
+def test_own_data_is_what_was_dealt_and_nothing_else(tmp_path):
+    experiment = load_preset("digits", SMALL)
+    federation = prepare(experiment, tmp_path).federation
+    path = write_own_data(federation, tmp_path)[2]
+    own = read_own_data(path, experiment)
+    assert (own.train_samples(0).inputs == federation.train_samples(2).inputs).all()
+    assert (own.test_samples(0).labels == federation.test_samples(2).labels).all()
+    assert len(own.dataset.labels) == federation.clients[2].train.size + federation.clients[2].test.size
+
+
+def test_nodes_that_cannot_vote_say_why(tmp_path):
+    experiment = load_preset("digits", SMALL)
+    with pytest.raises(ConfigError, match="does not know which client it is"):
+        voter_of(experiment, {})
+    with pytest.raises(ConfigError, match="the clients are 0 to 5"):
+        voter_of(experiment, {"partition-id": 6})
+    (tmp_path / "bad.npz").write_bytes(b"no archive")
+    with pytest.raises(DataError, match=r"bad\.npz: cannot be read"):
+        voter_of(experiment, {"data": str(tmp_path / "bad.npz")})
+    mnist = {name: np.zeros((3, 1, 28, 28), np.uint8) for name in ("train_inputs", "test_inputs")}
+    np.savez(tmp_path / "mnist.npz", train_labels=np.zeros(3, int), test_labels=np.zeros(3, int), **mnist)
+    with pytest.raises(DataError, match="have shape"):
+        voter_of(experiment, {"data": str(tmp_path / "mnist.npz")})
+
+
+def test_settings_say_what_is_wrong():
+    assert Settings.read({}).experiment.name == "digits"
+    with pytest.raises(ConfigError, match="--run-config deadline="):
+        Settings.read({"deadline": "soon"})
+    with pytest.raises(ConfigError, match="deadlin"):
+        Settings.read({"deadlin": 3.0})
+    with pytest.raises(ConfigError, match="only frl"):
+        _ = Settings.read({"preset": "digits-weights"}).experiment
+    with pytest.raises(ConfigError, match="no preset"):
+        _ = Settings.read({"preset": "digit"}).experiment
+
+
+def test_the_projects_app_has_the_settings_that_the_code_knows(pytestconfig):
+    import tomllib
+
+    project = tomllib.loads((pytestconfig.rootpath / "pyproject.toml").read_text())
+    assert project["tool"]["flwr"]["app"]["config"] == Settings().model_dump(by_alias=True)
