@@ -31,6 +31,8 @@ def deploy(experiment: Experiment, federation: Federation, path: Path, say: Call
         settings = {"config": str(config), "out": str(path.resolve())}
         run = deployment.submit(write_app(home / "app"), settings)
         say(f"Run {run} goes on; a round takes some seconds, mostly of waiting.")
-        status = deployment.wait_for(run, LIMIT)
+        status = deployment.wait_for(
+            run, LIMIT, lambda line: say(line) if line.startswith("round ") else None
+        )
         if status != "finished:completed":
             raise RunError(f"the run is {status}: {deployment.last_words(run)}")

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -212,13 +212,18 @@ class Deployment:
         told = json.loads(self.flwr("list", CONNECTION, "--run-id", run, "--format", "json"))
         return str(told["runs"][0]["status"])
 
-    def wait_for(self, run: str, limit: float) -> str:
+    def wait_for(self, run: str, limit: float, hear: Callable[[str], None] = lambda _: None) -> str:
         """Wait until a run has ended; return its status. What the ServerApp says goes into RUN.log."""
         watcher = self.start(run, ["flwr", "log", run, CONNECTION, "--stream"])
-        try:
-            watcher.wait(limit)
-        except subprocess.TimeoutExpired:
-            raise RunError(f"the run has not ended after {limit:g} seconds: {self.last_words(run)}") from None
+        end, heard = time.monotonic() + limit, 0
+        while watcher.poll() is None:
+            if time.monotonic() > end:
+                raise RunError(f"the run has not ended after {limit:g} seconds: {self.last_words(run)}")
+            time.sleep(0.2)
+            said = (self.folder / f"{run}.log").read_text("utf-8", "replace").splitlines()
+            for line in said[heard:]:
+                hear(line)
+            heard = len(said)
         return self.status(run)
 
     def last_words(self, name: str, lines: int = 15) -> str:
