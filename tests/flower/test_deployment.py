@@ -176,20 +176,29 @@ def test_a_ballot_of_another_round_is_refused(faulty_run):
     assert all("round" in reason for reason in later)
 
 
-def test_a_server_that_is_killed_goes_on_and_ends_in_the_same_bytes(tmp_path):
+def test_a_superlink_and_a_server_that_are_killed_go_on_and_end_in_the_same_bytes(tmp_path):
+    """With a database and a SuperExec of its own a SuperLink survives its restart, as docs/flower.md says."""
     settings = settings_for(2, 3)
     app = write_app(tmp_path / "app")
     config = {"settings": " ".join(settings), "out": str(tmp_path / "run")}
-    with Deployment(tmp_path) as deployment:
+    (tmp_path / "secret").write_bytes(b"a secret of at least thirty-two bytes")
+    secret = ["--superexec-auth-secret-file", str(tmp_path / "secret")]
+    lasting = ["--isolation", "process", "--database", str(tmp_path / "state.db"), *secret]
+    with Deployment(tmp_path, options=lasting) as deployment:
+        runner = ["flower-superexec", "--insecure", "--runtime-api-address", deployment.address]
+        deployment.start("superexec", [*runner, *secret])
         for number in range(2):
             deployment.start_node(number)
         deployment.submit(app, config)
         wait_until((tmp_path / "run" / "checkpoint.npz").exists)
+        deployment.kill("superlink")
+        deployment.start_superlink()
+        wait_until(lambda: len(metrics_of(tmp_path / "run")) == 2)
         servers = [each for each in flower_processes(tmp_path) if "serverapp" in " ".join(each.cmdline())]
         assert servers
         for server in servers:
             server.kill()
-        assert len(metrics_of(tmp_path / "run")) < 3
+        assert not (tmp_path / "run" / "summary.json").exists()
         again = deployment.submit(app, config)
         assert deployment.wait_for(again, 200) == "finished:completed", deployment.last_words(again)
         assert "Going on with the run" in (tmp_path / f"{again}.log").read_text()

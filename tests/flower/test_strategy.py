@@ -1,10 +1,11 @@
 """RankVote against a table of nodes that answer, fail and cheat as a test wants."""
 
 import logging
+import re
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
@@ -335,3 +336,15 @@ def test_a_node_that_came_back_gets_its_number_again(table):
 def test_settings_that_cannot_work_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         strategy_of(make_method(), **settings)
+
+
+def test_the_example_of_the_documentation_trains(pytestconfig, capsys):
+    page = (pytestconfig.rootpath / "docs" / "flower.md").read_text("utf-8")
+    names = {}
+    exec(re.search(r"```python\n(.*?)```", page, re.S)[1], names)
+    nodes = {
+        9000 + number: node_of(names["client"], number, 9000 + number, **{"num-partitions": 4})
+        for number in range(4)
+    }
+    names["server"](TableGrid(nodes), Context(1, 1, {}, RecordDict(), {}))
+    assert "18944 edges" in capsys.readouterr().out
