@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,10 @@ from fedrank.errors import ConfigError
 if TYPE_CHECKING:
     from fedrank.paper.recipes import Recipe
     from fedrank.paper.sweep import Cell
+    from fedrank.report.tables import Grid
+
+RUN_DIRECTORIES = "runs"
+"""All tables share them: what one has run another need not run again."""
 
 paper_app = typer.Typer(
     help="Run the experiments behind a table, and show it.", no_args_is_help=True, rich_markup_mode="rich"
@@ -27,18 +31,20 @@ def _complete_table() -> list[str]:
 
 
 Table = Annotated[str, typer.Argument(help="One of 'fedrank paper list'.", autocompletion=_complete_table)]
-Scale = Annotated[str, typer.Option(help="smoke (seconds) or laptop (hours on two cores).")]
+Scale = Annotated[
+    str, typer.Option(help="smoke (seconds), laptop (fewer rounds than published) or paper (as published).")
+]
 Only = Annotated[list[str] | None, typer.Option(help="Only runs with this word in their place; repeatable.")]
 Runs = Annotated[Path, typer.Option(help="Where the run directories are.")]
 
 
 @paper_app.command("list")
 def paper_list() -> None:
-    """List the tables."""
+    """List every table and figure of the paper."""
     from fedrank.paper.recipes import RECIPES
     from fedrank.report.lists import listing
 
-    out.print(listing((recipe.name, recipe.title, "") for recipe in RECIPES.values()))
+    out.print(listing((recipe.name, recipe.title, recipe.source) for recipe in RECIPES.values()))
 
 
 @paper_app.command("run")
@@ -61,51 +67,77 @@ def paper_run(
     from fedrank.data import default_data_dir
     from fedrank.engine import default_workers
     from fedrank.paper.recipes import chosen_cells, recipe_named
-    from fedrank.paper.sweep import run_cells
+    from fedrank.paper.sweep import results, run_cells
     from fedrank.report.terminal import stderr_console
 
     recipe = recipe_named(table)
     cells = chosen_cells(recipe, scale, only or ())
-    folder = _folder(runs, table, scale)
     columns = (TextColumn("runs"), BarColumn(bar_width=20), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr_console()) as progress:
-        task = progress.add_task("runs", total=len(cells))
+        task = progress.add_task("runs", total=len({cell.name for cell in cells}))
         run_cells(
             cells,
-            folder,
+            runs / RUN_DIRECTORIES,
             data_dir or default_data_dir(),
             jobs=jobs or default_workers(),
             done=lambda _: progress.advance(task),
         )
-    _render(recipe, cells, folder)
+    _render(recipe, cells, results(cells, runs / RUN_DIRECTORIES), runs / f"{table}-{scale}")
 
 
 @paper_app.command("show")
 def paper_show(
-    table: Table, scale: Scale = "laptop", only: Only = None, runs: Runs = Path("runs/paper")
+    table: Table,
+    scale: Scale = "laptop",
+    only: Only = None,
+    runs: Runs = Path("runs/paper"),
+    results_file: Annotated[
+        Path | None, typer.Option("--results", help="A file of results, in place of the runs themselves.")
+    ] = None,
 ) -> None:
-    """Print a table of the runs that are there; what is missing or unfinished is shown as such."""
+    """Print a table, ours beside the paper's; what is missing or unfinished is shown as such."""
     from fedrank.paper.recipes import chosen_cells, recipe_named
+    from fedrank.paper.sweep import read_results, results
 
     recipe = recipe_named(table)
-    cells, folder = chosen_cells(recipe, scale, only or ()), _folder(runs, table, scale)
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: there are no runs yet. Make them with 'fedrank paper run {table}'.")
-    _render(recipe, cells, folder)
+    cells = chosen_cells(recipe, scale, only or ())
+    if results_file:
+        places = {tuple(cell.place.values()) for cell in cells}
+        rows = [row for row in read_results(results_file) if tuple(row["place"].values()) in places]
+        _print(recipe, cells, rows)
+        return
+    if cells and not (runs / RUN_DIRECTORIES).is_dir():
+        raise ConfigError(f"{runs}: there are no runs yet. Make them with 'fedrank paper run {table}'.")
+    _render(recipe, cells, results(cells, runs / RUN_DIRECTORIES), runs / f"{table}-{scale}")
 
 
-def _folder(runs: Path, table: str, scale: str) -> Path:
-    return runs / table / scale
+def _print(recipe: Recipe, cells: list[Cell], rows: list[dict[str, Any]]) -> Grid:
+    from fedrank.paper.recipes import differences
+    from fedrank.report.tables import COMPUTED, results_grid
+
+    if recipe.name in COMPUTED:
+        grid = COMPUTED[recipe.name](recipe)
+    else:
+        finished = {tuple(row["place"].values()) for row in rows if row["finished"]}
+        made = [cell for cell in cells if tuple(cell.place.values()) in finished]
+        differing = differences(recipe, made)
+        notes = [f"Different from the paper: {'; '.join(differing)}."] if differing else []
+        grid = results_grid(recipe, rows, notes)
+    out.print(grid.terminal())
+    return grid
 
 
-def _render(recipe: Recipe, cells: list[Cell], folder: Path) -> None:
-    from fedrank.paper.sweep import results, write_results
+def _render(recipe: Recipe, cells: list[Cell], rows: list[dict[str, Any]], folder: Path) -> None:
+    """Print a table, and write it down with its results and charts."""
+    from fedrank.paper.sweep import write_results
     from fedrank.report.charts import save
-    from fedrank.report.matrix import heat_map, matrix_table
+    from fedrank.report.figures import figures
 
-    rows = results(cells, folder)
-    typer.echo(matrix_table(recipe, rows))
-    write_results(rows, folder / "results.json")
-    for data in dict.fromkeys(row["place"]["data"] for row in rows if row["finished"]):
-        save(heat_map(recipe, rows, data), folder / f"{data}.svg")
-    typer.echo(f"\nresults.json and heat maps lie in {folder}")
+    grid = _print(recipe, cells, rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "table.md").write_text(grid.markdown() + "\n", "utf-8")
+    if rows:
+        write_results(rows, folder / "results.json")
+    for name, chart in figures(recipe.name, rows).items():
+        save(chart, folder / f"{name}.svg")
+    out.print(f"Table, results and charts lie in {folder}", soft_wrap=True, highlight=False)

@@ -1,35 +1,143 @@
-"""Recipes: every table that is made of runs, and how it is laid out."""
+"""Recipes: every table and figure of the paper, and one of our own, with the runs that it is made of."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fedrank.errors import ConfigError
-from fedrank.paper import votes
-from fedrank.paper.sweep import Cell
+from fedrank.paper import tables, votes
+from fedrank.paper.sweep import Cell, flat
 
-SCALES = ("smoke", "laptop")
+SCALES = ("smoke", "laptop", "paper")
+FEMNIST_CLIENTS = 3400
+
+
+class Shows(enum.Enum):
+    """What of a run stands in a table."""
+
+    CLIENTS = "mean (standard deviation) of the clients' accuracies, in percent"
+    SPREAD = "mean, standard deviation, least and greatest of the clients' accuracies, in percent"
+    TRAFFIC = (
+        "mean (standard deviation) of the clients' accuracies in percent; MiB a client sends and receives"
+    )
+    SMOOTHED = "accuracy on all test data in percent, the mean of the last three measurements"
+
+
+def _none(scale: str) -> list[Cell]:  # noqa: ARG001
+    return []
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A table: its runs at each scale, and which part of a run's place makes its rows and columns."""
+    """A table or figure: its runs at each scale, and which parts of a run's place make rows and columns.
+
+    One without runs is computed.
+    """
 
     name: str
     title: str
-    cells: Callable[[str], list[Cell]]
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
+    source: str
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    cells: Callable[[str], list[Cell]] = _none
+    shows: Shows = Shows.CLIENTS
+    note: str = ""
 
 
 RECIPES = {
-    "votes": Recipe(
-        name="votes",
-        title="Attacks on rankings against votes, for growing shares of malicious clients (not in the paper)",
-        cells=votes.cells,
-        rows=("data", "attack"),
-        columns=("vote", "malicious"),
+    recipe.name: recipe
+    for recipe in (
+        Recipe(
+            name="robustness",
+            title="Accuracy of six algorithms with 0, 10 and 20% malicious clients",
+            source="Table 1",
+            rows=("data", "algorithm"),
+            columns=("malicious",),
+            cells=tables.robustness,
+            note="Each algorithm meets the attack that was made for it; rules are told how many attack.",
+        ),
+        Recipe(
+            name="traffic",
+            title="Accuracy and communication of every algorithm",
+            source="Table 2",
+            rows=("data", "algorithm"),
+            cells=tables.traffic,
+            shows=Shows.TRAFFIC,
+        ),
+        Recipe(
+            name="non-iid",
+            title="Two ways of dealing data unevenly",
+            source="Table 3",
+            rows=("data", "distribution"),
+            columns=("algorithm",),
+            cells=tables.non_iid,
+            shows=Shows.SPREAD,
+        ),
+        Recipe(
+            name="weights",
+            title="Three ways of drawing the random weights, and FedAvg",
+            source="Table 4",
+            rows=("data",),
+            columns=("weights",),
+            cells=tables.weights,
+            shows=Shows.SPREAD,
+        ),
+        Recipe(
+            name="networks",
+            title="The layers of the networks and their parameters",
+            source="Table 5",
+        ),
+        Recipe(
+            name="hyperparameters",
+            title="Batch sizes, local epochs and learning rates on CIFAR10, with 10% malicious clients",
+            source="Table 6",
+            rows=("algorithm", "setting", "value"),
+            cells=tables.hyperparameters,
+        ),
+        Recipe(
+            name="settings",
+            title="Participants, local epochs and degrees of non-iid data on CIFAR10",
+            source="Table 7",
+            rows=("setting", "value"),
+            cells=tables.other_settings,
+            note="The paper heads this column '10% malicious', but its numbers are those without attack.",
+        ),
+        Recipe(
+            name="bound",
+            title="The chance that a vote fails: the paper's upper bound, and the probability that it bounds",
+            source="Figure 3",
+        ),
+        Recipe(
+            name="communication",
+            title="Bytes of one client in one round against the parameters of a network",
+            source="Figure 4",
+        ),
+        Recipe(
+            name="subnetworks",
+            title="Subnetworks of 10 to 90% of the edges",
+            source="Figure 5",
+            rows=("data",),
+            columns=("k",),
+            cells=tables.subnetworks,
+        ),
+        Recipe(
+            name="curves",
+            title="Learning curves with different numbers of local epochs on CIFAR10",
+            source="Figure 6",
+            rows=("local epochs",),
+            cells=tables.curves,
+        ),
+        Recipe(
+            name="votes",
+            title="Attacks on rankings against votes, for growing shares of malicious clients",
+            source="beyond the paper",
+            rows=("data", "vote", "attack"),
+            columns=("malicious",),
+            cells=votes.cells,
+            shows=Shows.SMOOTHED,
+        ),
     )
 }
 
@@ -48,8 +156,27 @@ def chosen_cells(recipe: Recipe, scale: str, only: Sequence[str]) -> list[Cell]:
     cells = recipe.cells(scale)
     words = {word.lower() for word in only}
     chosen = [c for c in cells if words <= {value.lower() for value in c.place.values()}]
-    if not chosen:
+    if cells and not chosen:
         known = sorted({value for cell in cells for value in cell.place.values()})
         wanted = " --only ".join(only)
         raise ConfigError(f"--only {wanted}: no run has all of that; there are: {'; '.join(known)}")
     return chosen
+
+
+def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
+    """Say which settings of some runs are not the published ones."""
+    published = {tuple(cell.place.values()): cell for cell in recipe.cells("paper")}
+    found: dict[str, set[tuple[str, str]]] = {}
+    for cell in cells:
+        original = published.get(tuple(cell.place.values()))
+        if original is None or original.experiment == cell.experiment:
+            continue
+        theirs, ours = flat(original.experiment), flat(cell.experiment)
+        for key in ours.keys() - {"name", "evaluate_every"}:
+            if ours[key] != theirs[key]:
+                found.setdefault(key, set()).add((str(ours[key]), str(theirs[key])))
+    return [
+        f"{key} {', '.join(sorted({ours for ours, _ in pairs}))} "
+        f"(paper: {', '.join(sorted({theirs for _, theirs in pairs}))})"
+        for key, pairs in sorted(found.items())
+    ]

@@ -12,14 +12,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fedrank.errors import RunError
 from fedrank.experiment.config import Experiment, load_preset
 from fedrank.experiment.rundir import RunDirectory
+from fedrank.paper.published import Numbers
 
-LONGEST_NAME = 120
+LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -30,24 +32,36 @@ class Cell:
     ----------
     place : what tells the run apart, such as {"vote": "borda", "attack": "mirror", "malicious": "20%"}.
     preset, settings : what `fedrank run` is called with.
-    published : the number in the paper, if there is one.
+    published : the numbers in the paper, if there are any.
     """
 
     place: dict[str, str]
     preset: str
     settings: tuple[str, ...]
-    published: float | None = None
+    published: Numbers | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
-        """The name of the run directory."""
-        words = "_".join(self.place.values())
-        return re.sub(r"[^\w.+=%-]+", "-", words)[:LONGEST_NAME]
+        """The name of the run directory: what is different from the preset. Tables share equal runs."""
+        plain, ours = (flat(each) for each in (load_preset(self.preset), self.experiment))
+        words = [self.preset, *(f"{key}={ours[key]}" for key in ours if ours[key] != plain.get(key))]
+        return re.sub(r"[^\w.+=%-]+", "-", "_".join(words))[:LONGEST_NAME]
 
-    @property
+    @cached_property
     def experiment(self) -> Experiment:
         """What is run."""
         return load_preset(self.preset, self.settings)
+
+
+def flat(experiment: Experiment) -> dict[str, Any]:
+    """Return all settings by their full names, such as local.epochs."""
+    found: dict[str, Any] = {}
+    for key, value in experiment.model_dump().items():
+        if isinstance(value, dict):
+            found |= {f"{key}.{inner}": setting for inner, setting in value.items()}
+        else:
+            found[key] = value
+    return found
 
 
 def run_cells(
@@ -60,7 +74,7 @@ def run_cells(
 ) -> None:
     """Run what is not finished yet, `jobs` runs at a time with one worker each."""
     waiting = []
-    for cell in cells:
+    for cell in {cell.name: cell for cell in cells}.values():
         if is_finished(cell, folder):
             done(cell)
         else:
@@ -125,6 +139,7 @@ def results(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
             "settings": cell.settings,
             "published": cell.published,
             "finished": is_finished(cell, folder),
+            "begun": (folder / cell.name).exists(),
         }
         if row["finished"]:
             run = RunDirectory.open(folder / cell.name)
@@ -133,15 +148,34 @@ def results(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
             row |= {
                 "rounds": summary["rounds"],
                 "evaluation": summary["evaluation"],
-                "curve": [
-                    (record["round"], record["evaluation"]["test_accuracy"])
-                    for record in run.read_metrics()
-                    if record["evaluation"]
-                ],
+                "curve": [_point(record) for record in run.read_metrics() if record["evaluation"]],
                 "made_with": {key: run.environment.get(key) for key in ("fedrank", "torch", "numpy", "date")},
             }
         rows.append(row)
     return rows
+
+
+def _point(record: dict[str, Any]) -> dict[str, float]:
+    measured = record["evaluation"]
+    return {
+        "round": record["round"],
+        "accuracy": measured["test_accuracy"],
+        "loss": measured["test_loss"],
+        "clients": measured["clients"]["mean"],
+    }
+
+
+def read_results(path: Path) -> list[dict[str, Any]]:
+    """Read results that `write_results` wrote."""
+    try:
+        rows = json.loads(path.read_text("utf-8"))
+        if not all(isinstance(row["place"], dict) and isinstance(row["finished"], bool) for row in rows):
+            raise ValueError("rows without a place")
+    except FileNotFoundError:
+        raise RunError(f"{path}: there is no such file") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path}: this is no file of results ({error})") from error
+    return list(rows)
 
 
 def write_results(rows: list[dict[str, Any]], path: Path) -> None:

@@ -28,7 +28,10 @@ DEFAULT = "screened-mean"
 
 
 def cells(scale: str) -> list[Cell]:
-    """Return the whole matrix on the digits; on MNIST the strongest attacks, and all against the default."""
+    """Return the whole matrix on the digits; on MNIST the strongest attacks, and all against the default.
+
+    The paper has no such table: `paper` is `laptop`.
+    """
     if scale == "smoke":
         peace = [votes_cell("digits", vote, "none", 0.0, 1) for vote in VOTES[:2]]
         return peace + [votes_cell("digits", vote, "mirror", 0.2, 1) for vote in VOTES[:2]]

@@ -1,0 +1,180 @@
+"""The runs behind the paper's tables and figures.
+
+Every run is a shipped preset with some settings. `paper` is exactly the published setting, `laptop` the same
+with fewer rounds, and `smoke` a few clients and one round on the digits, to see that everything works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fedrank.paper import published
+from fedrank.paper.sweep import Cell
+
+DATA = ("mnist", "cifar10", "femnist")
+ROUNDS = {"mnist": 30, "cifar10": 10, "femnist": 30}
+"""How many rounds are played at the scale `laptop`."""
+SMOKE = ("rounds=1", "local.epochs=1", "data.clients=12", "clients_per_round=6", "evaluate_every=1")
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A row of the paper's tables: what it sends, how it is set up, and the attack that was made for it."""
+
+    name: str
+    weights: bool
+    settings: tuple[str, ...] = ()
+    attack: str = "reverse"
+
+
+def _ranks(name: str, *settings: str) -> Algorithm:
+    return Algorithm(name, weights=False, settings=("method.vote=borda", *settings))
+
+
+FEDAVG = Algorithm("FedAvg", weights=True, attack="scaled")
+TRIMMED_MEAN = Algorithm("Trimmed-mean", True, ("method.aggregator=trimmed-mean",), "dyn-trimmed-mean")
+MULTI_KRUM = Algorithm("Multi-Krum", True, ("method.aggregator=multi-krum",), "dyn-multi-krum")
+SIGNSGD = Algorithm("SignSGD", True, ("method.name=signsgd",), "sign-reverse")
+TOPK_50 = Algorithm("TopK 50%", True, ("method.name=topk", "method.share=0.5"), "scaled")
+TOPK_10 = Algorithm("TopK 10%", True, ("method.name=topk", "method.share=0.1"), "scaled")
+FRL = _ranks("FRL")
+SPARSE_50 = _ranks("Sparse-FRL, top 50%", "wire.ballots=top=50%")
+SPARSE_10 = _ranks("Sparse-FRL, top 10%", "wire.ballots=top=10%")
+MAGNITUDE = _ranks("FRL, magnitude scores", "network.scores=magnitude")
+AUTHORS = _ranks("FRL, authors' scores", "network.scores=authors")
+
+
+def run_of(
+    algorithm: Algorithm,
+    data: str,
+    scale: str,
+    place: dict[str, str],
+    settings: Iterable[str] = (),
+    share: float = 0.0,
+    numbers: published.Numbers | None = None,
+) -> Cell:
+    """Return one run: an algorithm on a data set at a scale, with what makes this run different."""
+    attacked = (f"attack.name={algorithm.attack}", f"attack.share={share}") if share else ()
+    chosen = (*algorithm.settings, *settings, *attacked)
+    suffix = "-weights" if algorithm.weights else ""
+    match scale:
+        case "smoke":
+            return Cell(place, f"digits{suffix}", (*chosen, *SMOKE), numbers)
+        case "laptop":
+            size = (f"rounds={ROUNDS[data]}", "evaluate_every=5")
+            return Cell(place, f"{data}{suffix}", (*chosen, *size), numbers)
+        case _:
+            return Cell(place, f"{data}{suffix}", chosen, numbers)
+
+
+def robustness(scale: str) -> list[Cell]:
+    """Return six algorithms and two further score modes, with 0, 10 and 20% malicious clients."""
+    rows = (FEDAVG, TRIMMED_MEAN, MULTI_KRUM, SIGNSGD, FRL, MAGNITUDE, AUTHORS, SPARSE_50)
+    return [
+        run_of(
+            algorithm,
+            data,
+            scale,
+            {"data": data, "algorithm": algorithm.name, "malicious": f"{share:.0%}"},
+            share=share,
+            numbers=published.ROBUSTNESS.get((data, algorithm.name, f"{share:.0%}")),
+        )
+        for data in DATA
+        for algorithm in rows
+        for share in (0.0, 0.1, 0.2)
+    ]
+
+
+def traffic(scale: str) -> list[Cell]:
+    """Return what each algorithm reaches for its bytes."""
+    rows = (FEDAVG, FRL, SPARSE_50, SPARSE_10, SIGNSGD, TOPK_50, TOPK_10)
+    return [
+        run_of(
+            algorithm,
+            data,
+            scale,
+            {"data": data, "algorithm": algorithm.name},
+            numbers=published.TRAFFIC[data, algorithm.name],
+        )
+        for data in DATA
+        for algorithm in rows
+    ]
+
+
+def non_iid(scale: str) -> list[Cell]:
+    """Return two ways of dealing data unevenly."""
+    return [
+        run_of(
+            algorithm,
+            data,
+            scale,
+            {"data": data, "distribution": partition, "algorithm": algorithm.name},
+            (f"data.partition={partition}",),
+            numbers=published.NON_IID[data, partition, algorithm.name],
+        )
+        for data in DATA[:2]
+        for partition in ("dirichlet", "shards")
+        for algorithm in (FEDAVG, FRL)
+    ]
+
+
+def weights(scale: str) -> list[Cell]:
+    """Return three ways of drawing the weights, and FedAvg, which trains them."""
+    found = []
+    for data in DATA:
+        numbers = published.WEIGHTS[data, FEDAVG.name]
+        found.append(run_of(FEDAVG, data, scale, {"data": data, "weights": FEDAVG.name}, numbers=numbers))
+        for name in ("glorot-normal", "kaiming-normal", "signed-kaiming-constant"):
+            numbers = published.WEIGHTS[data, name]
+            place = {"data": data, "weights": name}
+            found.append(run_of(FRL, data, scale, place, (f"network.weights={name}",), numbers=numbers))
+    return found
+
+
+def subnetworks(scale: str) -> list[Cell]:
+    """Return subnetworks of 10 to 90% of the edges."""
+    return [
+        run_of(FRL, data, scale, {"data": data, "k": f"{percent}%"}, (f"network.keep={percent / 100}",))
+        for data in DATA
+        for percent in range(10, 100, 10)
+    ]
+
+
+KEYS = {
+    "batch size": "local.batch_size",
+    "local epochs": "local.epochs",
+    "learning rate": "local.learning_rate",
+    "participants": "clients_per_round",
+    "beta": "data.beta",
+}
+"""The paper's words for settings of ours."""
+
+
+def hyperparameters(scale: str) -> list[Cell]:
+    """Return other batch sizes, epochs and learning rates, with 10% malicious clients."""
+    algorithms = {each.name: each for each in (FRL, FEDAVG, TRIMMED_MEAN, MULTI_KRUM, SIGNSGD)}
+    algorithms["TopK"] = TOPK_10
+    found = []
+    for (name, key, value), numbers in published.HYPERPARAMETERS.items():
+        place = {"algorithm": name, "setting": key, "value": value}
+        settings = (f"{KEYS[key]}={value}",) if key in KEYS else ()
+        found.append(run_of(algorithms[name], "cifar10", scale, place, settings, 0.1, numbers))
+    return found
+
+
+def other_settings(scale: str) -> list[Cell]:
+    """Return other numbers of participants and epochs, and other degrees of non-iid data."""
+    found = []
+    for (key, value), numbers in published.OTHER_SETTINGS.items():
+        settings = (f"{KEYS[key]}={value}.0",) if key == "beta" else (f"{KEYS[key]}={value}",)
+        found.append(run_of(FRL, "cifar10", scale, {"setting": key, "value": value}, settings, 0.0, numbers))
+    return found
+
+
+def curves(scale: str) -> list[Cell]:
+    """Return runs with different numbers of local epochs."""
+    return [
+        run_of(FRL, "cifar10", scale, {"local epochs": str(epochs)}, (f"local.epochs={epochs}",))
+        for epochs in (1, 2, 5, 10)
+    ]

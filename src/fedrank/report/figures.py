@@ -1,0 +1,177 @@
+"""Figures of the paper's tables, one function each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fedrank.paper.bound import failure_bound, failure_probability
+from fedrank.report.charts import COLOURS, load_altair, traffic_chart
+from fedrank.report.tables import Row, accuracy_of
+
+if TYPE_CHECKING:
+    import altair
+
+Charts = dict[str, "altair.TopLevelMixin"]
+
+
+def figures(name: str, rows: Sequence[Row]) -> Charts:
+    """Return the charts of a table by their names; none where nothing is finished that could be drawn."""
+    finished = [row for row in rows if row["finished"]]
+    if name in COMPUTED:
+        return {name: COMPUTED[name]()}
+    drawn = DRAWN.get(name)
+    return drawn(finished) if drawn and finished else {}
+
+
+def bound_chart() -> altair.FacetChart:
+    """Draw the chance that a vote fails against p, for several shares of malicious clients."""
+    alt = load_altair()
+    shares = (0.0, 0.1, 0.2, 0.3, 0.4)
+    points = [
+        {"p": p / 100, "malicious": f"{share:.0%}", "which": which, "chance": function(25, p / 100, share)}
+        for share in shares
+        for which, function in (("upper bound", failure_bound), ("exact", failure_probability))
+        for p in range(50, 101)
+    ]
+    chart: altair.FacetChart = (
+        alt.Chart(alt.Data(values=points))
+        .mark_line()
+        .encode(
+            x=alt.X("p:Q", title="p: a benign client favours a good edge", scale=alt.Scale(domain=[0.5, 1])),
+            y=alt.Y("chance:Q", title="the vote fails", axis=alt.Axis(format="%")),
+            color=_colour(alt, "malicious", [f"{share:.0%}" for share in shares], "malicious clients"),
+        )
+        .properties(width=260, height=240)
+        .facet(alt.Column("which:N", title=None, sort=["upper bound", "exact"]))
+        .properties(title="The vote on one good edge fails, 25 clients")
+    )
+    return chart
+
+
+def subnetwork_chart(rows: Sequence[Row]) -> altair.Chart:
+    """Draw accuracy against the size of the subnetwork."""
+    alt = load_altair()
+    points = [
+        {
+            "data": row["place"]["data"],
+            "k": int(row["place"]["k"].rstrip("%")),
+            "accuracy": row["evaluation"]["clients"]["mean"],
+        }
+        for row in rows
+    ]
+    names = list(dict.fromkeys(point["data"] for point in points))
+    chart: altair.Chart = (
+        alt.Chart(alt.Data(values=points))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("k:Q", title="k, % of the edges", scale=alt.Scale(domain=[0, 100])),
+            y=alt.Y(
+                "accuracy:Q",
+                title="accuracy, mean over clients",
+                axis=alt.Axis(format="%"),
+                scale=alt.Scale(zero=False),
+            ),
+            color=_colour(alt, "data", names, None),
+        )
+        .properties(width=420, height=260, title=f"Subnetworks after {_rounds(rows)} rounds")
+    )
+    return chart
+
+
+def curve_chart(rows: Sequence[Row], key: str, title: str) -> altair.HConcatChart:
+    """Draw accuracy and loss over rounds, a curve for each value of a part of the place."""
+    alt = load_altair()
+    points = [{key: row["place"][key], **point} for row in rows for point in row["curve"]]
+    names = list(dict.fromkeys(row["place"][key] for row in rows))
+    base = alt.Chart(alt.Data(values=points)).mark_line(point=alt.OverlayMarkDef(size=15))
+    panels = [
+        base.encode(
+            x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y(f"{what}:Q", title=f"{what} on all test data", axis=axis),
+            color=_colour(alt, key, names, key),
+        ).properties(width=300, height=240)
+        for what, axis in (("accuracy", alt.Axis(format="%")), ("loss", alt.Axis()))
+    ]
+    chart: altair.HConcatChart = alt.hconcat(*panels).properties(title=title)
+    return chart
+
+
+def robustness_charts(rows: Sequence[Row]) -> Charts:
+    """Draw accuracy over rounds for each data set, a panel for each share of malicious clients."""
+    alt = load_altair()
+    charts: Charts = {}
+    for data in dict.fromkeys(row["place"]["data"] for row in rows):
+        some = [row for row in rows if row["place"]["data"] == data]
+        names = list(dict.fromkeys(row["place"]["algorithm"] for row in some))
+        points = [{**row["place"], **point} for row in some for point in row["curve"]]
+        charts[data] = (
+            alt.Chart(alt.Data(values=points))
+            .mark_line(point=alt.OverlayMarkDef(size=12))
+            .encode(
+                x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1)),
+                y=alt.Y("accuracy:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
+                color=_colour(alt, "algorithm", names, None),
+                strokeDash=alt.StrokeDash("algorithm:N", sort=names, legend=None),
+            )
+            .properties(width=240, height=240)
+            .facet(alt.Column("malicious:N", title="malicious clients", sort=None))
+            .properties(title=f"{data}: accuracy on all test data")
+        )
+    return charts
+
+
+def heat_maps(rows: Sequence[Row]) -> Charts:
+    """Draw accuracies for each data set: attacks downwards, shares across, a panel for each vote."""
+    alt = load_altair()
+    charts: Charts = {}
+    for data in dict.fromkeys(row["place"]["data"] for row in rows):
+        some = [row for row in rows if row["place"]["data"] == data]
+        points = [{**row["place"], "accuracy": accuracy_of(row)} for row in some]
+        base = alt.Chart().encode(
+            x=alt.X("malicious:N", title="malicious clients"), y=alt.Y("attack:N", title=None, sort=None)
+        )
+        rectangles = base.mark_rect().encode(
+            color=alt.Color(
+                "accuracy:Q",
+                scale=alt.Scale(scheme="viridis", domain=[0, 1]),
+                legend=alt.Legend(format="%", title="accuracy"),
+            )
+        )
+        numbers = base.mark_text(fontSize=9).encode(
+            text=alt.Text("accuracy:Q", format=".0%"),
+            color=alt.condition("datum.accuracy > 0.6", alt.value("black"), alt.value("white")),
+        )
+        charts[data] = (
+            alt.layer(rectangles, numbers, data=alt.Data(values=points))
+            .properties(width=170)
+            .facet(alt.Column("vote:N", title=None, sort=None))
+            .properties(title=f"{data}: accuracy after {_rounds(some)} rounds")
+        )
+    return charts
+
+
+DRAWN: dict[str, Callable[[Sequence[Row]], Charts]] = {
+    "robustness": robustness_charts,
+    "subnetworks": lambda rows: {"subnetworks": subnetwork_chart(rows)},
+    "curves": lambda rows: {"curves": curve_chart(rows, "local epochs", "FRL on CIFAR10")},
+    "votes": heat_maps,
+}
+COMPUTED: dict[str, Callable[[], altair.TopLevelMixin]] = {
+    "bound": bound_chart,
+    "communication": traffic_chart,
+}
+
+
+def _colour(alt: Any, field: str, names: Sequence[str], title: str | None) -> Any:
+    return alt.Color(
+        f"{field}:N",
+        title=title,
+        sort=list(names),
+        scale=alt.Scale(domain=list(names), range=list(COLOURS)),
+        legend=alt.Legend(orient="bottom", labelLimit=300, columns=4),
+    )
+
+
+def _rounds(rows: Sequence[Row]) -> str:
+    return ", ".join(str(number) for number in sorted({row["rounds"] for row in rows}))

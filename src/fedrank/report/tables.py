@@ -1,0 +1,211 @@
+"""Tables of many runs, ours beside the paper's, for the terminal and for Markdown."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.table import Table
+
+from fedrank import __version__
+from fedrank.nn import NETWORKS, supernetwork
+from fedrank.paper.bound import failure_bound, failure_probability
+from fedrank.paper.recipes import FEMNIST_CLIENTS, Recipe, Shows
+from fedrank.paper.traffic import traffic_table
+
+SMOOTHED = 3
+"""Accuracies on small data are noisy: so many last measurements are averaged."""
+SPREAD = ("mean", "std", "min", "max")
+PAPER = "paper"
+NETWORK_OF = {"mnist": "lenet", "cifar10": "conv8", "femnist": "lenet-62"}
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of texts, with what is to be said under it."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = field(default=())
+
+    def markdown(self) -> str:
+        """Return the table as Markdown."""
+        lines = [_line(self.headings), "|" + "---|" * len(self.headings), *(_line(row) for row in self.rows)]
+        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
+
+    def terminal(self) -> Table:
+        """Return the table for a terminal, the paper's numbers in another colour."""
+        table = Table(
+            title=self.title, title_justify="left", caption="\n".join(self.notes), caption_justify="left"
+        )
+        for heading in self.headings:
+            table.add_column(heading, style="cyan" if heading == PAPER else None, overflow="fold")
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+
+def _line(texts: Iterable[str]) -> str:
+    return "| " + " | ".join(texts) + " |"
+
+
+def results_grid(recipe: Recipe, rows: Sequence[Row], notes: Sequence[str] = ()) -> Grid:
+    """Return the results of a recipe's runs as a table; what is not finished is shown as such."""
+    published = any(row["published"] for row in rows)
+    columns = _in_order(_heading(row, recipe.columns) for row in rows)
+    metrics = SPREAD if recipe.shows is Shows.SPREAD else ("",)
+    headings = [*recipe.rows, *(["metric"] if recipe.shows is Shows.SPREAD else [])]
+    for column in columns:
+        headings += [
+            *_columns(recipe, column),
+            *([PAPER] * len(_columns(recipe, column)) if published else []),
+        ]
+    lines = []
+    for place in _in_order(tuple(row["place"][key] for key in recipe.rows) for row in rows):
+        found = {
+            _heading(row, recipe.columns): row
+            for row in rows
+            if tuple(row["place"][key] for key in recipe.rows) == place
+        }
+        for metric in metrics:
+            line = [*place, *([metric] if metric else [])]
+            for column in columns:
+                row = found.get(column)
+                width = len(_columns(recipe, column))
+                line += _ours(recipe, row, metric) if row else [""] * width
+                if published:
+                    line += _theirs(recipe, row, metric) if row else [""] * width
+            lines.append(line)
+    return Grid(f"{recipe.source}: {recipe.title}", headings, lines, [_legend(recipe, rows), *notes])
+
+
+def _columns(recipe: Recipe, column: str) -> list[str]:
+    if recipe.shows is Shows.TRAFFIC:
+        return ["accuracy", "upload", "download"]
+    return [column or "accuracy"]
+
+
+def _ours(recipe: Recipe, row: Row, metric: str) -> list[str]:
+    if recipe.shows is Shows.TRAFFIC:
+        return [_accuracy(recipe, row, metric), *(f"{each:.2f}" for each in _mebibytes(row["place"]))]
+    return [_accuracy(recipe, row, metric)]
+
+
+def _accuracy(recipe: Recipe, row: Row, metric: str) -> str:
+    if not row["finished"]:
+        return "unfinished" if row.get("begun") else "not run"
+    clients = row["evaluation"]["clients"]
+    if recipe.shows is Shows.SPREAD:
+        text = f"{100 * clients[metric]:.1f}"
+    elif recipe.shows is Shows.SMOOTHED:
+        text = f"{100 * accuracy_of(row):.1f}"
+    else:
+        text = f"{100 * clients['mean']:.1f} ({100 * clients['std']:.1f})"
+    if row["evaluation"].get("backdoor") is not None:
+        text += f" (backdoor {100 * row['evaluation']['backdoor']:.0f})"
+    return text if row["made_with"]["fedrank"] == __version__ else f"{text} *"
+
+
+def accuracy_of(row: Row) -> float:
+    """Return a finished run's accuracy on all test data, averaged over its last measurements."""
+    return statistics.fmean(point["accuracy"] for point in row["curve"][-SMOOTHED:])
+
+
+def _theirs(recipe: Recipe, row: Row, metric: str) -> list[str]:
+    numbers = row["published"] or {}
+    match recipe.shows:
+        case Shows.SPREAD:
+            return [f"{numbers[metric]:g}" if metric in numbers else ""]
+        case Shows.TRAFFIC:
+            return [_with_deviation(numbers), f"{numbers['upload']:g}", f"{numbers['download']:g}"]
+        case _:
+            return [_with_deviation(numbers)]
+
+
+def _with_deviation(numbers: dict[str, float]) -> str:
+    return f"{numbers['mean']:g} ({numbers['std']:g})" if numbers else ""
+
+
+def _mebibytes(place: dict[str, str]) -> tuple[float, float]:
+    """Return what an algorithm sends and receives on the paper's network, as the paper counts."""
+    network = supernetwork(NETWORKS[NETWORK_OF[place["data"]]](), seed=0)
+    row = next(row for row in traffic_table(network.layout) if row.name == place["algorithm"])
+    return row.upload_mebibytes, row.download_mebibytes
+
+
+def _legend(recipe: Recipe, rows: Sequence[Row]) -> str:
+    finished = [row for row in rows if row["finished"]]
+    text = f"Numbers: {recipe.shows.value}. {recipe.note}".strip()
+    if others := sorted({row["made_with"]["fedrank"] for row in finished} - {__version__}):
+        text += f" *: made by fedrank {', '.join(others)}, this is {__version__}."
+    writers = {
+        row["evaluation"]["clients"]["clients"] for row in finished if row["preset"].startswith("femnist")
+    }
+    if writers and writers != {FEMNIST_CLIENTS}:
+        text += f" femnist: {max(writers)} clients (paper: {FEMNIST_CLIENTS})."
+    return text
+
+
+def bound_grid(recipe: Recipe) -> Grid:
+    """Return the chance that a vote fails, for 25 clients."""
+    rows = [
+        [
+            f"{share:.0%}",
+            *(
+                text
+                for p in (0.6, 0.7, 0.8, 0.9)
+                for text in (f"{failure_bound(25, p, share):.3f}", f"{failure_probability(25, p, share):.3f}")
+            ),
+        ]
+        for share in (0.0, 0.1, 0.2, 0.3, 0.4)
+    ]
+    headings = ["malicious", *(text for p in (0.6, 0.7, 0.8, 0.9) for text in (f"p={p}: bound", "exact"))]
+    note = (
+        "25 clients a round; a benign one favours a good edge with probability p. A bound of 1 says nothing."
+    )
+    return Grid(f"{recipe.source}: {recipe.title}", headings, rows, [note])
+
+
+def communication_grid(recipe: Recipe) -> Grid:
+    """Return the bytes of every method on the paper's networks."""
+    names = ("lenet", "conv8", "lenet-62")
+    tables = {name: list(traffic_table(supernetwork(NETWORKS[name](), seed=0).layout)) for name in names}
+    rows = [
+        [
+            row.name,
+            *(
+                f"{tables[name][number].upload_mebibytes:.2f} / {tables[name][number].download_mebibytes:.2f}"
+                for name in names
+            ),
+        ]
+        for number, row in enumerate(tables["lenet"])
+    ]
+    note = "MiB that one client sends / receives in one round."
+    return Grid(f"{recipe.source}: {recipe.title}", ["method", *names], rows, [note])
+
+
+def networks_grid(recipe: Recipe) -> Grid:
+    """Return the layers of the paper's networks."""
+    rows = []
+    for name in ("lenet", "conv8", "lenet-62"):
+        layout = supernetwork(NETWORKS[name](), seed=0).layout
+        rows += [[name, layer.name, f"{layer.size:,}"] for layer in layout]
+        rows.append([name, "all", f"{layout.size:,}"])
+    return Grid(f"{recipe.source}: {recipe.title}", ["network", "layer", "parameters"], rows)
+
+
+COMPUTED = {"bound": bound_grid, "communication": communication_grid, "networks": networks_grid}
+"""Tables that need no run."""
+
+
+def _heading(row: Row, keys: tuple[str, ...]) -> str:
+    return " ".join(row["place"][key] for key in keys)
+
+
+def _in_order(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
