@@ -49,6 +49,10 @@ def complete_preset() -> list[str]:
     return preset_names()
 
 
+def complete_chart() -> list[str]:
+    return ["accuracy", "loss", "clients", "traffic", "edges", "agreement", "malicious", "refused"]
+
+
 RunDirArgument = Annotated[Path, typer.Argument(help="A directory that 'fedrank run' made.")]
 DataDir = Annotated[
     Path | None,
@@ -91,7 +95,18 @@ def run_to_the_end(directory: RunDirectory, prepared: Prepared, workers: int, de
 
     result = play_run(directory, prepared, workers, device)
     out.print(summary_table(directory.experiment.name, result))
+    write_own_report(directory)
     out.print(f"  Results lie in {directory.path}", soft_wrap=True, highlight=False)
+
+
+def write_own_report(directory: RunDirectory) -> None:
+    """Write the page that every run ends with, or say what it needs."""
+    from fedrank.report.page import REPORT, write_report
+
+    try:
+        write_report([(directory.experiment.name, directory)], directory.path / REPORT)
+    except ConfigError as error:
+        out.print(f"  There is no {REPORT}: {error}", soft_wrap=True, highlight=False)
 
 
 def play_run(

@@ -97,7 +97,8 @@ def traffic(
     layout = supernetwork(NETWORKS[network](), seed=0).layout
     out.print(traffic_listing(network, layout.size, traffic_table(layout)))
     if plot_file is not None:
-        from fedrank.report.charts import save, traffic_chart
+        from fedrank.report.charts import save
+        from fedrank.report.figures import communication_chart
 
-        save(traffic_chart(), plot_file)
+        save(communication_chart(), plot_file)
         out.print(f"  The chart lies in {plot_file}", highlight=False)

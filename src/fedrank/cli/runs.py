@@ -15,6 +15,7 @@ from fedrank.cli.base import (
     SameDevice,
     Workers,
     app,
+    complete_chart,
     complete_preset,
     out,
     play_run,
@@ -50,10 +51,10 @@ def demo(
         directories.append(RunDirectory.create(path / name, experiment, environment))
         results[name] = play_run(directories[-1], prepared, workers, "cpu", name)
     out.print(demo_table(results))
-    from fedrank.report.charts import accuracy_chart, save
+    from fedrank.report.page import REPORT, write_report
 
-    save(accuracy_chart(directories, names=list(results)), path / "demo.svg")
-    out.print(f"  A chart of it lies in {path / 'demo.svg'}", soft_wrap=True, highlight=False)
+    write_report(list(zip(results, directories, strict=True)), path / REPORT)
+    out.print(f"  Curves and details: {path / REPORT}", soft_wrap=True, highlight=False)
 
 
 @app.command(rich_help_panel="Experiments")
@@ -163,18 +164,55 @@ def evaluate(
 
 
 @app.command(rich_help_panel="Experiments")
+def report(
+    run_dirs: Annotated[list[Path], typer.Argument(help="Run directories, side by side.")],
+    out_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="The page.", show_default="report.html, of one run in its directory"
+        ),
+    ] = None,
+) -> None:
+    """Write a page about runs that needs no network: curves, clients, traffic, votes, settings.
+
+    Every run ends with such a page. Several runs are compared on one.
+    """
+    from fedrank.experiment.rundir import RunDirectory
+    from fedrank.report.page import REPORT, write_report
+
+    runs = [(str(path), RunDirectory.open(path)) for path in run_dirs]
+    path = out_file or (run_dirs[0] / REPORT if len(runs) == 1 else Path(REPORT))
+    write_report(runs, path)
+    out.print(f"{path} is written.", soft_wrap=True)
+
+
+@app.command(rich_help_panel="Experiments")
 def plot(
     run_dirs: Annotated[list[Path], typer.Argument(help="Run directories, a curve each.")],
-    out_file: Annotated[Path, typer.Option("--out", "-o", help="The picture: .svg, .png or .html.")] = Path(
-        "accuracy.svg"
-    ),
+    chart: Annotated[
+        str, typer.Option(help="Which chart of the report.", autocompletion=complete_chart)
+    ] = "accuracy",
+    out_file: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The picture: .svg, .png or .html.", show_default="CHART.svg"),
+    ] = None,
 ) -> None:
-    """Draw the accuracy of runs over their rounds."""
-    from fedrank.experiment.rundir import RunDirectory
-    from fedrank.report.charts import accuracy_chart, save
+    """Draw one of the charts of a report.
 
-    save(accuracy_chart([RunDirectory.open(path) for path in run_dirs]), out_file)
-    out.print(f"{out_file} is written.")
+    There are: accuracy, loss, clients, traffic, edges, agreement, malicious, refused.
+    """
+    from fedrank.experiment.rundir import RunDirectory
+    from fedrank.report.charts import save
+    from fedrank.report.run_charts import RUN_CHARTS
+
+    if chart not in RUN_CHARTS:
+        raise ConfigError(f"--chart {chart}: there are {', '.join(RUN_CHARTS)}")
+    drawn = RUN_CHARTS[chart]([(str(path), RunDirectory.open(path)) for path in run_dirs])
+    if drawn is None:
+        raise RunError(f"{run_dirs[0]}: there is nothing to draw in the chart {chart!r}")
+    path = out_file or Path(f"{chart}.svg")
+    save(drawn.properties(width=520, height=300), path)
+    out.print(f"{path} is written.", soft_wrap=True)
 
 
 @app.command(rich_help_panel="Experiments")

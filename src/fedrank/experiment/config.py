@@ -179,6 +179,16 @@ class Experiment(Section):
         )
         return hashlib.sha256(deciding.encode()).hexdigest()
 
+    def flat(self) -> dict[str, Any]:
+        """Return all settings by their full names, such as local.epochs."""
+        found: dict[str, Any] = {}
+        for key, value in self.model_dump().items():
+            if isinstance(value, dict):
+                found |= {f"{key}.{inner}": setting for inner, setting in value.items()}
+            else:
+                found[key] = value
+        return found
+
     def to_toml(self) -> str:
         """Return the whole configuration as TOML."""
         plain = self.model_dump(exclude_none=True)

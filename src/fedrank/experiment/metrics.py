@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ class Evaluation:
     test_samples: int
     backdoor: float | None = None
     """Which share of the samples with a backdoor's trigger is taken for what the attacker wants."""
+    accuracies: dict[int, float] = field(default_factory=dict)
+    """The accuracy of every client that has test samples, by its number."""
 
 
 def test_samples(federation: Federation) -> NDArray[np.int64]:
@@ -61,7 +63,12 @@ def evaluation(federation: Federation, predictions: Predictions) -> Evaluation:
         test_loss=float(predictions.losses[on_test].mean(dtype=np.float64)),
         test_samples=federation.test.size,
         backdoor=_backdoor(federation, predictions.correct, position),
+        accuracies=dict(zip(_tested(federation), accuracies.tolist(), strict=True)),
     )
+
+
+def _tested(federation: Federation) -> list[int]:
+    return [number for number, client in enumerate(federation.clients) if client.test.size]
 
 
 def _backdoor(

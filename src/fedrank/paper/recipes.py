@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fedrank.errors import ConfigError
 from fedrank.paper import tables, votes
-from fedrank.paper.sweep import Cell, flat
+from fedrank.paper.sweep import Cell
 
 SCALES = ("smoke", "laptop", "paper")
 FEMNIST_CLIENTS = 3400
@@ -171,7 +171,7 @@ def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
         original = published.get(tuple(cell.place.values()))
         if original is None or original.experiment == cell.experiment:
             continue
-        theirs, ours = flat(original.experiment), flat(cell.experiment)
+        theirs, ours = original.experiment.flat(), cell.experiment.flat()
         for key in ours.keys() - {"name", "evaluate_every"}:
             if ours[key] != theirs[key]:
                 found.setdefault(key, set()).add((str(ours[key]), str(theirs[key])))

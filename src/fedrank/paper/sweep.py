@@ -43,7 +43,7 @@ class Cell:
     @cached_property
     def name(self) -> str:
         """The name of the run directory: what is different from the preset. Tables share equal runs."""
-        plain, ours = (flat(each) for each in (load_preset(self.preset), self.experiment))
+        plain, ours = load_preset(self.preset).flat(), self.experiment.flat()
         words = [self.preset, *(f"{key}={ours[key]}" for key in ours if ours[key] != plain.get(key))]
         return re.sub(r"[^\w.+=%-]+", "-", "_".join(words))[:LONGEST_NAME]
 
@@ -51,17 +51,6 @@ class Cell:
     def experiment(self) -> Experiment:
         """What is run."""
         return load_preset(self.preset, self.settings)
-
-
-def flat(experiment: Experiment) -> dict[str, Any]:
-    """Return all settings by their full names, such as local.epochs."""
-    found: dict[str, Any] = {}
-    for key, value in experiment.model_dump().items():
-        if isinstance(value, dict):
-            found |= {f"{key}.{inner}": setting for inner, setting in value.items()}
-        else:
-            found[key] = value
-    return found
 
 
 def run_cells(

@@ -1,0 +1,261 @@
+"""The report of runs: one page that needs no network, for screens, phones and paper."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterable, Sequence
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+from fedrank import __version__
+from fedrank.errors import RunError
+from fedrank.experiment.rundir import RunDirectory, replace_file
+from fedrank.report.audits import apartness
+from fedrank.report.charts import load_altair
+from fedrank.report.run_charts import RUN_CHARTS, Named
+
+REPORT = "report.html"
+WORST_CLIENTS = 10
+SHOWN_COUNTS = ("1", "2", "5", "10")
+
+
+def write_report(runs: Named, path: Path) -> None:
+    """Write the report of one run, or of several side by side."""
+    try:
+        replace_file(path, page(runs).encode())
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def page(runs: Named) -> str:
+    """Return the page."""
+    charts = {name: chart for name, draw in RUN_CHARTS.items() if (chart := draw(runs)) is not None}
+    if "accuracy" not in charts:
+        raise RunError(f"{runs[0][1].path}: there is no measured round to report on yet")
+    title = runs[0][1].experiment.name if len(runs) == 1 else f"{len(runs)} runs side by side"
+    body = [f"<h1>{_text(title)}</h1>", *_finals(runs), '<div class="charts">']
+    body += [f'<div class="chart" id="{name}"></div>' for name in charts]
+    body += ["</div>"]
+    if len(runs) == 1:
+        body += [*_worst_clients(runs[0][1]), *_audit(runs[0][1]), *_refused(runs[0][1])]
+    body += [*_settings(runs), *_made_with(runs)]
+    specs = {
+        name: chart.properties(width="container", height=260).to_dict() for name, chart in charts.items()
+    }
+    return "\n".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{_text(title)}</title><style>{_style()}</style></head><body>",
+            *body,
+            f"<script>{_vega()}</script>",
+            f"<script>const charts = {_script(specs)};",
+            "for (const [id, spec] of Object.entries(charts)) vegaEmbed('#' + id, spec, "
+            "{actions: false, renderer: 'svg'});</script>",
+            "</body></html>",
+        ]
+    )
+
+
+def _finals(runs: Named) -> list[str]:
+    """Return how every run has ended."""
+    rows = []
+    for name, run in runs:
+        summary, records = run.read_summary(), run.read_metrics()
+        ended = summary is not None and summary["rounds"] >= run.experiment.rounds
+        measured = summary["evaluation"] if summary and ended else _last_measured(records)
+        clients, sent = measured["clients"], records[-1]
+        backdoor = measured.get("backdoor")
+        rows.append(
+            {
+                "run": name,
+                "rounds": f"{records[-1]['round']}"
+                + ("" if ended else f" of {run.experiment.rounds}, unfinished"),
+                "accuracy": f"{measured['test_accuracy']:.1%}",
+                "loss": f"{measured['test_loss']:.3f}",
+                "clients' mean ± std": f"{clients['mean']:.1%} ± {clients['std']:.1%}",
+                "min": f"{clients['min']:.1%}",
+                "max": f"{clients['max']:.1%}",
+                "backdoor works on": "" if backdoor is None else f"{backdoor:.1%}",
+                "sent, received": f"{_total(records, 'upload')}, {_total(records, 'download')}",
+                "a client, last round": _both_ways(sent),
+                "as the paper counts": _paper_traffic(summary),
+                "time": f"{sum(record['wall_seconds'] for record in records):,.0f} s",
+            }
+        )
+    if not any(row["backdoor works on"] for row in rows):
+        for row in rows:
+            del row["backdoor works on"]
+    if len(rows) == 1:
+        return ["<h2>Result</h2>", _table([[key, value] for key, value in rows[0].items()])]
+    return ["<h2>Results</h2>", _table([list(row.values()) for row in rows], list(rows[0]))]
+
+
+def _last_measured(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return next(record["evaluation"] for record in reversed(records) if record["evaluation"])
+
+
+def _total(records: Sequence[dict[str, Any]], way: str) -> str:
+    return f"{sum(record[f'{way}_bytes'] for record in records) / 2**20:,.1f} MiB"
+
+
+def _both_ways(record: dict[str, Any]) -> str:
+    ways = (record[f"{way}_bytes"] / len(record["clients"]) / 2**20 for way in ("upload", "download"))
+    return " up, ".join(f"{each:.3f} MiB" for each in ways) + " down"
+
+
+def _paper_traffic(summary: dict[str, Any] | None) -> str:
+    if summary is None or "paper_traffic" not in summary:
+        return ""
+    ways = (summary["paper_traffic"][f"{way}_bytes"] / 2**20 for way in ("upload", "download"))
+    return " up, ".join(f"{each:.3f} MiB" for each in ways) + " down"
+
+
+def _worst_clients(run: RunDirectory) -> list[str]:
+    accuracies = ((run.read_summary() or {}).get("evaluation") or {}).get("accuracies") or {}
+    if not accuracies:
+        return []
+    worst = sorted(accuracies.items(), key=lambda item: item[1])[:WORST_CLIENTS]
+    rows = [[f"client {client}", f"{accuracy:.1%}"] for client, accuracy in worst]
+    return ["<h2>The worst clients</h2>", _table(rows, ["", "accuracy on its own test data"])]
+
+
+def _audit(run: RunDirectory) -> list[str]:
+    """Return how safe the last vote was, and which of its ballots stand apart."""
+    votes = [record for record in run.read_metrics() if record.get("vote")]
+    if not votes:
+        return []
+    last = votes[-1]
+    known = last["vote"]["layers"][0]["flippable"] or {}
+    counts = [count for count in SHOWN_COUNTS if count in known]
+    rows = [
+        [
+            layer["name"],
+            f"{layer['edges']:,}",
+            f"{layer['changed'] / layer['edges']:.2%}",
+            f"{layer['agreement']:.3f}",
+            *(f"{layer['flippable'][count] / layer['edges']:.0%}" for count in counts),
+        ]
+        for layer in last["vote"]["layers"]
+    ]
+    headings = [
+        "layer",
+        "edges",
+        "changed sides",
+        "agreement",
+        *(f"flippable by {count}" for count in counts),
+    ]
+    found = [f"<h2>The vote of round {last['round']}</h2>", _table(rows, headings)]
+    if counts:
+        found.append(
+            '<p class="note">Flippable by N: edges that N further ballots could move across the border.</p>'
+        )
+    if last["vote"]["ballots"]:
+        found += _ballots(last)
+    return found
+
+
+def _ballots(record: dict[str, Any]) -> list[str]:
+    """Return the ballots that stand apart most."""
+    ballots, malicious = record["vote"]["ballots"], set(record["malicious"])
+    order = sorted(zip(apartness(ballots), ballots, strict=True), key=lambda pair: -pair[0])
+    rows = [
+        [
+            f"client {ballot['client']}",
+            f"{ballot['length']:.1%}",
+            f"{ballot['agreement']:.3f}",
+            f"{apart:.1f}",
+            "malicious" if ballot["client"] in malicious else "",
+        ]
+        for apart, ballot in order[:WORST_CLIENTS]
+    ]
+    headings = ["ballot of", "length", "agreement", "stands apart", ""]
+    note = "Stands apart: how many usual deviations from the median, in length or agreement."
+    return [_table(rows, headings), f'<p class="note">{note}</p>']
+
+
+def _refused(run: RunDirectory) -> list[str]:
+    rows = [
+        [str(record["round"]), f"client {client}", reason]
+        for record in run.read_metrics()
+        for client, reason in (record.get("refused") or {}).items()
+    ]
+    return ["<h2>Votes that did not count</h2>", _table(rows, ["round", "client", "reason"])] if rows else []
+
+
+def _settings(runs: Named) -> list[str]:
+    """Return all settings; of several runs those first that are not the same."""
+    flats = [run.experiment.flat() for _, run in runs]
+    keys = list(dict.fromkeys(key for flat in flats for key in flat))
+    different = [key for key in keys if len({json.dumps(flat.get(key)) for flat in flats}) > 1]
+    rows = []
+    for key in [*different, *(key for key in keys if key not in different)]:
+        marked = "different" if key in different else ""
+        rows.append(_row([key, *(_shown(flat.get(key)) for flat in flats)], marked))
+    names = ["setting", *(name for name, _ in runs)] if len(runs) > 1 else ["setting", "value"]
+    return ["<h2>Settings</h2>", _wrapped(_head(names) + "".join(rows))]
+
+
+def _shown(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _made_with(runs: Named) -> list[str]:
+    keys = ("fedrank", "revision", "python", "torch", "numpy", "platform", "device", "workers", "date")
+    rows = [[key, *(_shown(run.environment.get(key)) for _, run in runs)] for key in keys]
+    note = f'<p class="note">Reported by fedrank {__version__}. A click on a legend hides a series.</p>'
+    return ["<h2>Made with</h2>", _table(rows), note]
+
+
+def _table(rows: Iterable[Sequence[str]], headings: Sequence[str] = ()) -> str:
+    return _wrapped((_head(headings) if headings else "") + "".join(_row(row) for row in rows))
+
+
+def _wrapped(rows: str) -> str:
+    return f'<div class="scroll"><table>{rows}</table></div>'
+
+
+def _head(headings: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<th>{_text(heading)}</th>" for heading in headings) + "</tr>"
+
+
+def _row(cells: Sequence[str], marked: str = "") -> str:
+    kind = f' class="{marked}"' if marked else ""
+    return f"<tr{kind}>" + "".join(f"<td>{_text(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def _text(words: str) -> str:
+    return html.escape(words)
+
+
+def _script(value: Any) -> str:
+    """Return JSON that no content can end the script with."""
+    return json.dumps(value).replace("</", "<\\/")
+
+
+def _style() -> str:
+    return (resources.files("fedrank.report") / "page.css").read_text("utf-8")
+
+
+def _vega() -> str:
+    """Return the program that draws the charts; it takes seconds to put together, so a copy is kept."""
+    load_altair()
+    import vl_convert
+    from platformdirs import user_cache_path
+
+    kept = user_cache_path("fedrank") / f"vega-{metadata.version('vl-convert-python')}.js"
+    try:
+        return kept.read_text("utf-8")
+    except OSError:
+        pass
+    program = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace(
+        "</script", "<\\/script"
+    )
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(kept, program.encode())
+    except OSError:
+        pass  # a cache that cannot be written costs time, nothing else
+    return program

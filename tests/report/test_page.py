@@ -1,0 +1,162 @@
+"""The report of a run: what it says, and that a browser draws it."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedrank.cli import app
+from fedrank.errors import ConfigError, RunError
+from fedrank.experiment.config import load_preset
+from fedrank.experiment.rundir import RunDirectory
+from fedrank.experiment.runner import prepare, run
+from fedrank.report.page import page, write_report
+from fedrank.report.run_charts import RUN_CHARTS
+
+CHROMIUM = shutil.which("chromium")
+SETTINGS = (
+    "rounds=3",
+    "data.clients=8",
+    "clients_per_round=6",
+    "local.epochs=1",
+    "attack.name=reverse",
+    "attack.share=0.25",
+)
+
+
+class Silent:
+    def begin(self, done, rounds): ...
+    def round_done(self, played): ...
+    def stopping(self): ...
+
+
+def made(path, *settings):
+    experiment = load_preset("digits", (*SETTINGS, *settings))
+    directory = RunDirectory.create(path, experiment, {"data_dir": "", "device": "cpu", "torch": "2.x"})
+    run(directory, prepare(experiment, path), workers=1, device="cpu", observer=Silent())
+    return directory
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    return [
+        ("borda", made(folder / "borda", "method.vote=borda")),
+        ("screened", made(folder / "screened")),
+    ]
+
+
+def test_a_report_says_everything_about_a_run(runs):
+    name, directory = runs[1]
+    text = page([(name, directory)])
+    summary = directory.read_summary()
+    assert f"{summary['evaluation']['test_accuracy']:.1%}" in text
+    worst = min(summary["evaluation"]["accuracies"].items(), key=lambda item: item[1])
+    assert f"client {worst[0]}" in text
+    for heading in ("Result", "The worst clients", "The vote of round 3", "Settings", "Made with"):
+        assert f"<h2>{heading}</h2>" in text
+    for key, value in directory.experiment.flat().items():
+        assert f"<td>{key}</td><td>{'' if value is None else value}</td>" in text
+    drawn = set(re.findall(r'class="chart" id="(\w+)"', text))
+    assert drawn == set(RUN_CHARTS) - {"refused"}
+
+
+def test_a_report_needs_no_network(runs):
+    text = page(runs)
+    outside_programs = re.sub(r"<script>.*?</script>", "", text, flags=re.S)
+    assert "http" not in outside_programs
+    assert not re.search(r"<script[^>]+src=|<link", text)
+
+
+def test_accuracies_of_clients_are_those_that_were_measured(runs):
+    evaluation = runs[0][1].read_summary()["evaluation"]
+    accuracies = list(evaluation["accuracies"].values())
+    assert len(accuracies) == evaluation["clients"]["clients"]
+    assert sum(accuracies) / len(accuracies) == pytest.approx(evaluation["clients"]["mean"])
+    assert min(accuracies) == evaluation["clients"]["min"]
+
+
+def test_runs_are_compared_on_one_page(runs):
+    text = page(runs)
+    assert '<tr class="different"><td>method.vote</td><td>borda</td><td>screened-mean</td></tr>' in text
+    assert text.count('class="different"') == 1
+    assert "<th>borda</th><th>screened</th>" in text
+
+
+def test_an_unfinished_run_is_reported_as_such(runs, tmp_path):
+    copy = shutil.copytree(runs[0][1].path, tmp_path / "copy")
+    (copy / "summary.json").unlink()
+    assert "of 3, unfinished" in page([("copy", RunDirectory.open(copy))])
+    (copy / "metrics.jsonl").write_text("")
+    with pytest.raises(RunError, match="no measured round"):
+        page([("copy", RunDirectory.open(copy))])
+
+
+def test_what_clients_say_is_not_trusted(runs, tmp_path):
+    """A refusal may quote a hostile client."""
+    copy = shutil.copytree(runs[0][1].path, tmp_path / "copy")
+    lines = [json.loads(line) for line in (copy / "metrics.jsonl").read_text().splitlines()]
+    lines[0]["refused"] = {"1": "<script>alert(1)</script></script>"}
+    (copy / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = page([("copy", RunDirectory.open(copy))])
+    assert "&lt;script&gt;alert(1)" in text
+    assert "<script>alert" not in text
+
+
+def test_commands_write_reports_and_charts(runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    paths = [str(directory.path) for _, directory in runs]
+    invoke = CliRunner().invoke
+    assert invoke(app, ["report", *paths]).exit_code == 0
+    assert (tmp_path / "report.html").stat().st_size > 500_000
+    assert invoke(app, ["report", paths[0]]).exit_code == 0
+    assert (Path(paths[0]) / "report.html").exists()
+    for chart in ("accuracy", "clients", "edges"):
+        assert invoke(app, ["plot", *paths, "--chart", chart]).exit_code == 0
+        assert "<svg" in (tmp_path / f"{chart}.svg").read_text()
+    assert isinstance(invoke(app, ["plot", *paths, "--chart", "pie"]).exception, ConfigError)
+    assert isinstance(invoke(app, ["plot", *paths, "--chart", "refused"]).exception, RunError)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no browser: apt-get install chromium chromium-driver")
+def test_a_browser_draws_the_report_and_a_click_on_a_legend_hides_a_series(runs, tmp_path):
+    webdriver = pytest.importorskip("selenium.webdriver")
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    write_report(runs, tmp_path / "report.html")
+    options = webdriver.ChromeOptions()
+    for flag in ("headless", "no-sandbox", "disable-gpu", "disable-background-networking", "disable-sync"):
+        options.add_argument(f"--{flag}")
+    options.add_argument(f"--user-data-dir={tmp_path / 'profile'}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        for width in (1200, 390):  # a screen and a phone
+            browser.set_window_size(width, 900)
+            browser.get((tmp_path / "report.html").as_uri())
+            charts = browser.find_elements("css selector", ".chart")
+            WebDriverWait(browser, 30).until(
+                lambda _, charts=charts: all(
+                    chart.find_elements("css selector", "svg path") for chart in charts
+                )
+            )
+            assert len(charts) == len(RUN_CHARTS) - 1
+            assert browser.execute_script("return document.body.scrollWidth <= window.innerWidth + 1")
+        assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+        def opacities():
+            lines = browser.find_elements("css selector", "#accuracy .mark-line path")
+            return [line.get_attribute("opacity") for line in lines]
+
+        before = opacities()
+        label = browser.find_elements("css selector", "#accuracy .role-legend-label text")[0]
+        webdriver.ActionChains(browser).move_to_element(label).click().perform()
+        WebDriverWait(browser, 10).until(lambda _: opacities() != before)
+        assert opacities().count("0") == before.count("0") + 1
+    finally:
+        browser.quit()
