@@ -40,3 +40,17 @@ def test_a_model_that_does_not_fit_the_data_is_refused_first(
 def test_impossible_numbers_are_refused(digits: Federation, options: dict[str, int]) -> None:
     with pytest.raises(fedrank.FedrankError):
         train(digits, **options)
+
+
+def test_a_callback_hears_of_every_round():
+    heard = []
+    rng = np.random.default_rng(0)
+    federation = fedrank.split(
+        rng.normal(size=(40, 4)), np.arange(40) % 2, by=fedrank.IID(), clients=4, seed=1
+    )
+    method = fedrank.FRL(fedrank.supernetwork(nn.Linear(4, 2, bias=False), seed=1))
+    run = fedrank.train(
+        method, federation, rounds=3, per_round=3, workers=1, progress=False, on_round=heard.append
+    )
+    assert heard == list(run.history)
+    assert [played.number for played in heard] == [1, 2, 3]

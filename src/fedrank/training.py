@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,7 @@ def train(
     workers: int | None = None,
     device: str = "cpu",
     progress: bool = True,
+    on_round: Callable[[Round], None] = lambda _: None,
 ) -> Run:
     """Train for some rounds on this machine and return the result.
 
@@ -59,6 +61,7 @@ def train(
     workers : worker processes of one thread each; as many as there are cores by default.
     device : where workers compute, `cpu` or `cuda`.
     progress : show a progress bar on the standard error stream.
+    on_round : is called after every round with what happened in it, for loggers of your own.
 
     Ctrl-C finishes the round and returns what was reached; a second one raises KeyboardInterrupt.
     The result is the same for any number of workers.
@@ -84,6 +87,7 @@ def train(
         for state, played in play(method, clients, engine, state, schedule, adversary, expectation):
             history.append(played)
             bar.round_done(played)
+            on_round(played)
             if interrupt.requested:
                 break
         measured = history[-1].evaluation or measure(clients, engine, state)

@@ -6,7 +6,7 @@ import sys
 
 from rich.console import Console
 
-from fedrank.cli import bench, data, flower, lists, paper, runs  # noqa: F401  (they add their commands)
+from fedrank.cli import bench, data, flower, lists, models, paper, runs  # noqa: F401  (they add their commands)
 from fedrank.cli.base import app
 from fedrank.errors import FedrankError, TrainingError
 

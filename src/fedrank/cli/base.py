@@ -66,6 +66,10 @@ Workers = Annotated[
     typer.Option(min=1, help="Worker processes, one thread each.", show_default="one for each core"),
 ]
 Device = Annotated[str, typer.Option(help="Where workers compute: cpu or cuda.")]
+Log = Annotated[
+    str | None,
+    typer.Option("--log", help="Where else to write every round: tensorboard.", show_default="nowhere"),
+]
 SameDevice = Annotated[
     str | None,
     typer.Option(help="Where workers compute: cpu or cuda.", show_default="that of the run so far"),
@@ -90,10 +94,12 @@ def prepare_run(experiment: Experiment, data_dir: Path, device: str) -> Prepared
         return prepare(experiment, data_dir)
 
 
-def run_to_the_end(directory: RunDirectory, prepared: Prepared, workers: int, device: str) -> None:
+def run_to_the_end(
+    directory: RunDirectory, prepared: Prepared, workers: int, device: str, log: str | None = None
+) -> None:
     from fedrank.report.terminal import summary_table
 
-    result = play_run(directory, prepared, workers, device)
+    result = play_run(directory, prepared, workers, device, log=log)
     out.print(summary_table(directory.experiment.name, result))
     write_own_report(directory)
     out.print(f"  Results lie in {directory.path}", soft_wrap=True, highlight=False)
@@ -109,15 +115,28 @@ def write_own_report(directory: RunDirectory) -> None:
         out.print(f"  There is no {REPORT}: {error}", soft_wrap=True, highlight=False)
 
 
+def check_log(log: str | None) -> None:
+    if log not in (None, "tensorboard"):
+        raise ConfigError(f"--log {log}: there is tensorboard; for others see docs/experiments.md")
+
+
 def play_run(
-    directory: RunDirectory, prepared: Prepared, workers: int, device: str, label: str = "round"
+    directory: RunDirectory,
+    prepared: Prepared,
+    workers: int,
+    device: str,
+    label: str = "round",
+    log: str | None = None,
 ) -> Result:
     from fedrank.experiment import runner
+    from fedrank.report.tensorboard import TensorBoardLog
     from fedrank.report.terminal import RunProgress, stderr_console
 
     console = stderr_console()
+    watchers = [TensorBoardLog(directory.path / "tensorboard")] if log else []
     with RunProgress(console, label) as bar:
-        result = runner.run(directory, prepared, workers=workers, device=device, observer=bar)
+        observer = runner.Observers((bar, *watchers))
+        result = runner.run(directory, prepared, workers=workers, device=device, observer=observer)
     if result is None:
         console.print(f"Stopped and saved. Go on with: fedrank resume {directory.path}", soft_wrap=True)
         raise typer.Exit(130)

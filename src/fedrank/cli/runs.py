@@ -11,10 +11,12 @@ import typer
 from fedrank.cli.base import (
     DataDir,
     Device,
+    Log,
     RunDirArgument,
     SameDevice,
     Workers,
     app,
+    check_log,
     complete_chart,
     complete_preset,
     out,
@@ -80,6 +82,7 @@ def run(
     data_dir: DataDir = None,
     workers: Workers = None,
     device: Device = "cpu",
+    log: Log = None,
 ) -> None:
     """Run an experiment.
 
@@ -90,6 +93,7 @@ def run(
     """
     from fedrank.experiment.config import load_file, load_preset
 
+    check_log(log)
     if (config is None) == (preset is None):
         raise ConfigError("name either a TOML file or a --preset; 'fedrank presets' lists them")
     if preset is not None:
@@ -109,7 +113,7 @@ def run(
     RunDirectory.check_free(path)
     prepared = prepare_run(experiment, data_dir, device)
     directory = RunDirectory.create(path, experiment, describe(data_dir, workers, device))
-    run_to_the_end(directory, prepared, workers, device)
+    run_to_the_end(directory, prepared, workers, device, log)
 
 
 @app.command(rich_help_panel="Experiments")
@@ -118,6 +122,7 @@ def resume(
     data_dir: DataDir = None,
     workers: Workers = None,
     device: SameDevice = None,
+    log: Log = None,
 ) -> None:
     """Go on with a run that was stopped, from its last finished round.
 
@@ -127,6 +132,7 @@ def resume(
     from fedrank.experiment.environment import describe, differences
     from fedrank.experiment.rundir import RunDirectory
 
+    check_log(log)
     directory = RunDirectory.open(run_dir)
     rounds = directory.experiment.rounds
     summary = directory.read_summary()
@@ -139,7 +145,7 @@ def resume(
     if changed:
         out.print(f"Note: {'; '.join(changed)}. The result may differ in rounding.")
     prepared = prepare_run(directory.experiment, data_dir, device)
-    run_to_the_end(directory, prepared, workers, device)
+    run_to_the_end(directory, prepared, workers, device, log)
 
 
 @app.command(rich_help_panel="Experiments")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import string
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,8 @@ class Source:
     label_column: str = "label"
     writer_column: str = ""
     splits: tuple[str, ...] = ("train", "test")
+    names: tuple[str, ...] = tuple(string.digits)
+    """What the classes are called."""
 
     @property
     def embedded(self) -> bool:
@@ -83,6 +86,7 @@ SOURCES: dict[str, Source] = {
             repository="uoft-cs/cifar10",
             folder="plain_text",
             image_column="img",
+            names=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
         ),
         Source(
             name="femnist",
@@ -95,6 +99,7 @@ SOURCES: dict[str, Source] = {
             label_column="character",
             writer_column="writer_id",
             splits=("train",),
+            names=tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase),
         ),
     )
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,6 +32,25 @@ class Observer(Protocol):
     def round_done(self, played: Round) -> None: ...
 
     def stopping(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Observers:
+    """Several observers that watch together."""
+
+    members: Sequence[Observer]
+
+    def begin(self, done: int, rounds: int) -> None:
+        for member in self.members:
+            member.begin(done, rounds)
+
+    def round_done(self, played: Round) -> None:
+        for member in self.members:
+            member.round_done(played)
+
+    def stopping(self) -> None:
+        for member in self.members:
+            member.stopping()
 
 
 @dataclass(frozen=True)
