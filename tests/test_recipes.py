@@ -179,9 +179,16 @@ def test_a_table_without_runs_is_refused(tmp_path: Path) -> None:
     assert "there are no runs yet. Make them with 'fedrank paper run votes'" in str(reply.exception)
 
 
+@pytest.fixture(scope="module")
+def shared_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables share equal runs, and so do their tests."""
+    return tmp_path_factory.mktemp("paper")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_table_can_be_made_at_the_smallest_scale(name: str, tmp_path: Path) -> None:
+def test_every_table_can_be_made_at_the_smallest_scale(name: str, shared_runs: Path) -> None:
+    tmp_path = shared_runs
     words = ["paper", "run", name, "--scale", "smoke", "--runs", str(tmp_path), "--data-dir", str(tmp_path)]
     made = CliRunner().invoke(app, words)
     assert made.exit_code == 0, made.output

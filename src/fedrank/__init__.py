@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fedrank.data import split as split
     from fedrank.errors import FedrankError as FedrankError
     from fedrank.experiment.rounds import Adversary as Adversary
+    from fedrank.experiment.rounds import Round as Round
     from fedrank.methods import FRL as FRL
     from fedrank.methods import FedAvg as FedAvg
     from fedrank.methods import SignSGD as SignSGD
@@ -44,6 +45,7 @@ _HOMES = {
     "FedrankError": "fedrank.errors",
     "LocalTraining": "fedrank.nn",
     "Preprocess": "fedrank.data",
+    "Round": "fedrank.experiment.rounds",
     "Run": "fedrank.training",
     "Shards": "fedrank.data",
     "Supernetwork": "fedrank.nn",
