@@ -23,16 +23,10 @@ import psutil
 from fedrank.data import default_data_dir
 from fedrank.experiment.config import Experiment, load_preset
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.experiment.runner import prepare, run
+from fedrank.experiment.runner import Observers, prepare, run
 from fedrank.flower.deployment import Deployment, write_app
 
 CLIENTS, ROUNDS = 4, 5
-
-
-class Silent:
-    def begin(self, done: int, rounds: int) -> None: ...
-    def round_done(self, played: object) -> None: ...
-    def stopping(self) -> None: ...
 
 
 def main() -> None:
@@ -61,7 +55,7 @@ def measure_rounds(folder: Path) -> None:
     ]
     experiment = load_preset("digits", words)
     directory = RunDirectory.create(folder / "local", experiment, {"data_dir": "", "device": "cpu"})
-    run(directory, prepare(experiment, folder), workers=1, device="cpu", observer=Silent())
+    run(directory, prepare(experiment, folder), workers=1, device="cpu", observer=Observers(()))
     local = seconds_a_round(folder / "local")
     table = {"local engine, 1 worker": local}
     settings = {"settings": " ".join(words), "out": str(folder / "simulated")}

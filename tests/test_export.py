@@ -10,16 +10,9 @@ from fedrank.cli import app
 from fedrank.errors import ConfigError, DataError, RunError
 from fedrank.experiment.config import load_preset
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.experiment.runner import last_state, prepare, run
+from fedrank.experiment.runner import Observers, last_state, prepare, run
 from fedrank.export import export, open_model, read_compact, read_images
 from fedrank.nn import NETWORKS
-
-
-class Silent:
-    def begin(self, done, rounds): ...
-    def round_done(self, played): ...
-    def stopping(self): ...
-
 
 SMALL = ("rounds=2", "data.clients=6", "clients_per_round=4", "local.epochs=1", "evaluate_every=9")
 
@@ -28,7 +21,7 @@ def made(path, preset="digits", *settings):
     experiment = load_preset(preset, (*SMALL, *settings))
     directory = RunDirectory.create(path, experiment, {"data_dir": "", "device": "cpu"})
     prepared = prepare(experiment, path)
-    run(directory, prepared, workers=1, device="cpu", observer=Silent())
+    run(directory, prepared, workers=1, device="cpu", observer=Observers(()))
     return directory, prepared
 
 

@@ -11,18 +11,12 @@ import pytest
 
 from fedrank.experiment.config import load_preset
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.experiment.runner import prepare, run
+from fedrank.experiment.runner import Observers, prepare, run
 from fedrank.flower.certificates import Credentials
 from fedrank.flower.deployment import Deployment, free_port, write_app
 from fedrank.flower.nodes import write_own_data
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-
-
-class Silent:
-    def begin(self, done, rounds): ...
-    def round_done(self, played): ...
-    def stopping(self): ...
 
 
 def settings_for(clients, rounds, **others):
@@ -33,7 +27,7 @@ def settings_for(clients, rounds, **others):
 def local_ranking(settings, folder):
     experiment = load_preset("digits", settings)
     directory = RunDirectory.create(folder, experiment, {"data_dir": "", "device": "cpu"})
-    run(directory, prepare(experiment, folder), workers=1, device="cpu", observer=Silent())
+    run(directory, prepare(experiment, folder), workers=1, device="cpu", observer=Observers(()))
     return ranking_of(folder)
 
 

@@ -12,7 +12,7 @@ from fedrank.cli import app
 from fedrank.errors import ConfigError, RunError
 from fedrank.experiment.config import load_preset
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.experiment.runner import prepare, run
+from fedrank.experiment.runner import Observers, prepare, run
 from fedrank.report.page import page, write_report
 from fedrank.report.run_charts import RUN_CHARTS
 
@@ -27,16 +27,10 @@ SETTINGS = (
 )
 
 
-class Silent:
-    def begin(self, done, rounds): ...
-    def round_done(self, played): ...
-    def stopping(self): ...
-
-
 def made(path, *settings):
     experiment = load_preset("digits", (*SETTINGS, *settings))
     directory = RunDirectory.create(path, experiment, {"data_dir": "", "device": "cpu", "torch": "2.x"})
-    run(directory, prepare(experiment, path), workers=1, device="cpu", observer=Silent())
+    run(directory, prepare(experiment, path), workers=1, device="cpu", observer=Observers(()))
     return directory
 
 

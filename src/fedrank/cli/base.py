@@ -50,7 +50,9 @@ def complete_preset() -> list[str]:
 
 
 def complete_chart() -> list[str]:
-    return ["accuracy", "loss", "clients", "traffic", "edges", "agreement", "malicious", "refused"]
+    from fedrank.report.run_charts import RUN_CHARTS
+
+    return list(RUN_CHARTS)
 
 
 RunDirArgument = Annotated[Path, typer.Argument(help="A directory that 'fedrank run' made.")]
@@ -97,22 +99,12 @@ def prepare_run(experiment: Experiment, data_dir: Path, device: str) -> Prepared
 def run_to_the_end(
     directory: RunDirectory, prepared: Prepared, workers: int, device: str, log: str | None = None
 ) -> None:
+    from fedrank.report.page import own_report
     from fedrank.report.terminal import summary_table
 
     result = play_run(directory, prepared, workers, device, log=log)
     out.print(summary_table(directory.experiment.name, result))
-    write_own_report(directory)
-    out.print(f"  Results lie in {directory.path}", soft_wrap=True, highlight=False)
-
-
-def write_own_report(directory: RunDirectory) -> None:
-    """Write the page that every run ends with, or say what it needs."""
-    from fedrank.report.page import REPORT, write_report
-
-    try:
-        write_report([(directory.experiment.name, directory)], directory.path / REPORT)
-    except ConfigError as error:
-        out.print(f"  There is no {REPORT}: {error}", soft_wrap=True, highlight=False)
+    out.print(f"  {own_report(directory)}", soft_wrap=True, highlight=False)
 
 
 def check_log(log: str | None) -> None:

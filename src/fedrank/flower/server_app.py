@@ -18,6 +18,7 @@ from fedrank.flower.settings import Settings
 from fedrank.flower.strategy import RankVote
 from fedrank.methods import FRL
 from fedrank.methods.frl import FRLState
+from fedrank.report.page import own_report
 from fedrank.report.terminal import RunProgress, stderr_console, summary_table
 
 logger = logging.getLogger("flwr")
@@ -67,12 +68,12 @@ def run(grid: Grid, settings: Settings) -> None:
         result = record(directory, prepared, engine, rounds, progress)
     assert result is not None
     console.print(summary_table(experiment.name, result))
-    console.print(f"  Results lie in {directory.path.resolve()}", soft_wrap=True, highlight=False)
+    console.print(f"  {own_report(directory)}", soft_wrap=True, highlight=False)
 
 
 def open_directory(settings: Settings) -> RunDirectory:
     """Return the run directory: a new one, or that of a run that was interrupted."""
-    path = Path(settings.out)
+    path = Path(settings.out).resolve()
     experiment = settings.experiment
     if not (path / CONFIG).exists():
         return RunDirectory.create(path, experiment, describe(settings.server_data, 1, "cpu"))
@@ -82,5 +83,5 @@ def open_directory(settings: Settings) -> RunDirectory:
     summary = directory.read_summary()
     if summary is not None and summary["rounds"] >= experiment.rounds:
         raise RunError(f"{path}: holds a finished run. Name another directory (out=...).")
-    logger.info("Going on with the run in %s.", path.resolve())
+    logger.info("Going on with the run in %s.", path)
     return directory

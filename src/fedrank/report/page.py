@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrank import __version__
-from fedrank.errors import RunError
+from fedrank.errors import ConfigError, RunError
 from fedrank.experiment.rundir import RunDirectory, replace_file
 from fedrank.report.audits import apartness
 from fedrank.report.charts import load_altair
@@ -19,6 +19,15 @@ from fedrank.report.run_charts import RUN_CHARTS, Named
 REPORT = "report.html"
 WORST_CLIENTS = 10
 SHOWN_COUNTS = ("1", "2", "5", "10")
+
+
+def own_report(directory: RunDirectory) -> str:
+    """Write the page that a run ends with; return a sentence that says where everything is."""
+    try:
+        write_report([(directory.experiment.name, directory)], directory.path / REPORT)
+    except ConfigError as error:
+        return f"Results lie in {directory.path}. There is no {REPORT} among them: {error}"
+    return f"Results lie in {directory.path}, a page about them is {REPORT}"
 
 
 def write_report(runs: Named, path: Path) -> None:
