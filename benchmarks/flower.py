@@ -54,10 +54,13 @@ def measure_rounds(folder: Path) -> None:
         "method.vote=borda",
     ]
     experiment = load_preset("digits", words)
-    directory = RunDirectory.create(folder / "local", experiment, {"data_dir": "", "device": "cpu"})
-    run(directory, prepare(experiment, folder), workers=1, device="cpu", observer=Observers(()))
-    local = seconds_a_round(folder / "local")
-    table = {"local engine, 1 worker": local}
+    table = {}
+    for workers in (1, 2):
+        path = folder / f"local-{workers}"
+        directory = RunDirectory.create(path, experiment, {"data_dir": "", "device": "cpu"})
+        run(directory, prepare(experiment, folder), workers=workers, device="cpu", observer=Observers(()))
+        table[f"local engine, workers: {workers}"] = seconds_a_round(path)
+    local = table["local engine, workers: 2"]
     settings = {"settings": " ".join(words), "out": str(folder / "simulated")}
     with Deployment(folder / "simulation", simulation=True) as deployment:
         federation = f"num-supernodes={CLIENTS} client-resources-num-cpus=1"

@@ -44,7 +44,7 @@ def paper_list() -> None:
     from fedrank.paper.recipes import RECIPES
     from fedrank.report.lists import listing
 
-    out.print(listing((recipe.name, recipe.title, recipe.source) for recipe in RECIPES.values()))
+    out.print(listing((each.name, f"{each.source}: {each.title}", "") for each in RECIPES.values()))
 
 
 @paper_app.command("run")

@@ -106,6 +106,7 @@ class Deployment:
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
             "RAY_USAGE_STATS_ENABLED": "0",
             "OMP_NUM_THREADS": "1",
+            "MALLOC_ARENA_MAX": "2",  # Flower pulls in ever new threads; each would keep memory of its own
         }
 
     @property

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rich.box import ROUNDED
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from fedrank import __version__
 from fedrank.nn import NETWORKS, supernetwork
@@ -38,16 +41,14 @@ class Grid:
         lines = [_line(self.headings), "|" + "---|" * len(self.headings), *(_line(row) for row in self.rows)]
         return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
 
-    def terminal(self) -> Table:
+    def terminal(self) -> Group:
         """Return the table for a terminal, the paper's numbers in another colour."""
-        table = Table(
-            title=self.title, title_justify="left", caption="\n".join(self.notes), caption_justify="left"
-        )
+        table = Table(box=ROUNDED)
         for heading in self.headings:
             table.add_column(heading, style="cyan" if heading == PAPER else None, overflow="fold")
         for row in self.rows:
             table.add_row(*row)
-        return table
+        return Group(Text(self.title, style="bold"), table, *(Text(note, style="dim") for note in self.notes))
 
 
 def _line(texts: Iterable[str]) -> str:
