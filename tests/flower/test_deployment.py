@@ -59,11 +59,12 @@ def flower_processes(folder):
     return found
 
 
-def test_a_simulated_run_ends_in_the_same_bytes_as_a_local_one(tmp_path):
+def test_a_simulated_run_ends_in_the_same_bytes_as_a_local_one(tmp_path, pytestconfig):
+    """The app is the project itself, as `flwr run .` takes it."""
     settings = settings_for(4, 2, **{"attack.name": "mirror", "attack.share": 0.25})
     with Deployment(tmp_path, simulation=True) as deployment:
         run_id = deployment.submit(
-            write_app(tmp_path / "app"),
+            pytestconfig.rootpath,
             {"settings": " ".join(settings), "out": str(tmp_path / "run")},
             "num-supernodes=4 client-resources-num-cpus=1",
         )

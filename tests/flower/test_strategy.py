@@ -13,7 +13,7 @@ import fedrank
 from fedrank.engine import local_engine
 from fedrank.errors import ConfigError, TrainingError
 from fedrank.experiment.rounds import Schedule, play
-from fedrank.flower import RankVote, Voter, exchange, voting
+from fedrank.flower import RankVote, Voter, voting
 from fedrank.flower.wire import sealed
 from fedrank.rank import Kind
 from tests.flower.table_grid import TableGrid, node_of
@@ -121,14 +121,14 @@ def test_flowers_own_loop_comes_to_the_same(table):
     assert metrics["votes"] == 5
 
 
-def test_answers_are_read_a_few_at_a_time(table):
+def test_answers_are_read_one_at_a_time(table):
     method = make_method()
     grid = table(method)
     strategy = strategy_of(method, clients_per_round=CLIENTS)
     strategy.roll.wait(grid, CLIENTS, 1)
     grid.most_at_once = 0
     play_over(grid, strategy)
-    assert grid.most_at_once <= exchange.AT_ONCE < CLIENTS
+    assert grid.most_at_once == 1
 
 
 def test_a_broadcast_is_exactly_the_wire_format(table):
@@ -145,6 +145,16 @@ def a_ballot_cut_off(question, honest):
     return [with_ballot(question, ballot_of(honest(question))[:-9])]
 
 
+def without_content(question, honest):
+    reply = honest(question)[0]
+    reply.__dict__["_content"] = None
+    return [reply]
+
+
+def malformed(question, honest):
+    raise ValueError("Error parsing message")  # as Grid.pull_messages does
+
+
 FAULTS = {
     "garbage": (lambda question, honest: [with_ballot(question, b"garbage")], "bytes"),
     "nothing": (lambda question, honest: [Message(RecordDict(), reply_to=question)], "nothing else"),
@@ -152,6 +162,8 @@ FAULTS = {
     "an error": (an_error, "no data"),
     "another's ballot": (lambda question, honest: [with_ballot(question, forged(question))], "sender"),
     "a ballot cut off": (a_ballot_cut_off, "bytes"),
+    "no content": (without_content, "without content"),
+    "what Flower cannot unpack": (malformed, "cannot be unpacked"),
     "silence": (lambda question, honest: [], "did not answer within 2 seconds"),
 }
 
@@ -312,6 +324,34 @@ def test_a_number_that_is_taken_takes_nobodys_vote(table):
     numbers = {node: number for number, node in strategy.roll.nodes.items()}
     assert (numbers[thief], numbers[node_id(2)]) == (2, node_id(2))
     assert len(numbers) == CLIENTS + 1
+
+
+@pytest.mark.parametrize("answer", ["nothing", "no content", "what Flower cannot unpack", "an error"])
+def test_a_node_that_cannot_say_who_it_is_stops_nobody(table, answer):
+    method = make_method()
+    grid = table(method)
+    honest = grid.nodes[node_id(3)]
+    grid.nodes[node_id(3)] = lambda question: FAULTS[answer][0](question, honest)
+    [(_, played)] = play_over(grid, strategy_of(method, min_nodes=CLIENTS - 1, clients_per_round=CLIENTS))
+    votes = {client for client in played.clients if client not in played.refused}
+    assert votes == set(range(CLIENTS)) - {3}
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf"), -1, [1.0], 2**60])
+def test_a_loss_that_is_none_does_not_count_but_the_vote_does(table, loss):
+    method = make_method()
+    grid = table(method)
+
+    def lying(question, honest):
+        [reply] = honest(question)
+        reply.content["metrics"] = MetricRecord({"train-loss": loss})
+        return [reply]
+
+    broken(grid, 1, lying)
+    [(_, played)] = play_over(grid, strategy_of(method, clients_per_round=CLIENTS))
+    [(_, honest)] = play_over(table(method), strategy_of(method, clients_per_round=CLIENTS))
+    assert not played.refused
+    assert played.train_loss == pytest.approx(honest.train_loss, rel=0.5)
 
 
 def test_a_node_that_came_back_gets_its_number_again(table):

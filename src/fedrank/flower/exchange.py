@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+import httpx
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-AT_ONCE = 4
-"""How many answers are in memory together at most."""
+from fedrank.errors import BallotError
+
 PAUSE = 0.25
 """Seconds between two looks at what has arrived."""
 
@@ -34,25 +35,49 @@ def exchange(grid: Grid, messages: Iterable[Message], limit: float, fault: Fault
             fault(node, "is no longer there")
     waiting = dict(asked)
     while waiting and time.monotonic() < end:
-        questions = list(waiting)
-        for begin in range(0, len(questions), AT_ONCE):
-            for message in grid.pull_messages(questions[begin : begin + AT_ONCE]):
-                about = message.metadata.reply_to_message_id
-                if about not in waiting:
-                    fault(asked.get(about, message.metadata.src_node_id), "answered twice")
-                    continue
-                # errors that the SuperLink makes do not name the node: the question does
-                node = waiting.pop(about)
-                if message.has_error():
-                    fault(node, failure(message))
-                elif message.metadata.src_node_id != node:
-                    fault(node, f"was answered for by node {message.metadata.src_node_id}")
+        for question, node in list(waiting.items()):
+            try:
+                replies = pull(grid, question)
+            except BallotError as error:
+                del waiting[question]
+                fault(node, str(error))
+                continue
+            for reply in replies:
+                first = waiting.pop(question, None) is not None
+                wrong = objection(reply, node) if first else "answered twice"
+                if wrong:
+                    fault(node, wrong)
                 else:
-                    yield message
+                    yield reply
         if waiting:
             time.sleep(min(PAUSE, max(0.0, end - time.monotonic())))
     for node in waiting.values():
         fault(node, f"did not answer within {limit:g} seconds")
+
+
+def pull(grid: Grid, question: str) -> list[Message]:
+    """Return what has come in answer to one question: alone, so that it is known whose fault it is.
+
+    What a client sends is unpacked by Flower, which raises almost anything if it is malformed.
+    """
+    try:
+        return list(grid.pull_messages([question]))
+    except httpx.HTTPError:
+        raise  # the SuperLink's fault, not the client's
+    except Exception as error:
+        raise BallotError(f"sent what cannot be unpacked ({error!r:.300})") from error
+
+
+def objection(reply: Message, node: int) -> str | None:
+    """Say what is wrong with a reply, if anything is.
+
+    Errors that the SuperLink makes do not name the node; the question does.
+    """
+    if reply.has_error():
+        return failure(reply)
+    if reply.metadata.src_node_id != node:
+        return f"was answered for by node {reply.metadata.src_node_id}"
+    return None if reply.has_content() else "sent an answer without content"
 
 
 def failure(message: Message) -> str:

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass, replace
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from fedrank.errors import TrainingError
+from fedrank.errors import BallotError, TrainingError
+from fedrank.flower.exchange import PAUSE, objection, pull
 from fedrank.flower.wire import CONFIG, NUMBER
 
 ANSWER_LIMIT = 600.0
 """Seconds after which a node that has not said who it is is asked again."""
-PAUSE = 0.25
 
 logger = logging.getLogger("flwr")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A node that was asked who it is: the question, and until when its answer is waited for."""
+
+    question: str | None
+    until: float
 
 
 class Roll:
@@ -28,7 +37,7 @@ class Roll:
 
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}
-        self._asked: dict[str, tuple[int, float]] = {}
+        self._asked: dict[int, Asked] = {}
 
     def refresh(self, grid: Grid) -> None:
         """Strike out nodes that are gone, ask new ones who they are, and write down who has answered."""
@@ -37,28 +46,36 @@ class Roll:
             logger.warning("Client %d (node %d) is gone.", self.numbers.pop(node), node)
         now = time.monotonic()
         self._asked = {
-            message: (node, end)
-            for message, (node, end) in self._asked.items()
-            if node in online and now < end
+            node: asked for node, asked in self._asked.items() if node in online and now < asked.until
         }
-        asked = {node for node, _ in self._asked.values()}
-        for node in sorted(online - self.numbers.keys() - asked):
+        for node in sorted(online - self.numbers.keys() - self._asked.keys()):
             content = RecordDict({CONFIG: ConfigRecord()})
-            question = Message(content, node, MessageType.QUERY, ttl=ANSWER_LIMIT)
-            for sent in grid.push_messages([question]):
-                if sent:
-                    self._asked[sent] = (node, now + ANSWER_LIMIT)
-        if self._asked:
-            for reply in grid.pull_messages(list(self._asked)):
-                node, _ = self._asked.pop(reply.metadata.reply_to_message_id, (0, 0.0))
-                if node and not reply.has_error():
-                    self.numbers[node] = self._number(node, reply)
-                    logger.info("Client %d is node %d.", self.numbers[node], node)
+            message = Message(content, node, MessageType.QUERY, ttl=ANSWER_LIMIT)
+            sent = [message_id for message_id in grid.push_messages([message]) if message_id]
+            self._asked[node] = Asked(sent[0] if sent else None, now + ANSWER_LIMIT)
+        for node, asked in list(self._asked.items()):
+            if asked.question is not None:
+                self._hear(grid, node, asked.question)
+
+    def _hear(self, grid: Grid, node: int, question: str) -> None:
+        """See whether a node has answered; one that answers nonsense is not listened to for a while."""
+        try:
+            replies = pull(grid, question)
+            wrong = objection(replies[0], node) if replies else None
+        except BallotError as error:
+            replies, wrong = [], str(error)
+        if wrong:
+            logger.warning("Node %d was asked which client it is: %s", node, wrong)
+            self._asked[node] = replace(self._asked[node], question=None)
+        elif replies:
+            del self._asked[node]
+            self.numbers[node] = self._number(node, replies[0])
+            logger.info("Client %d is node %d.", self.numbers[node], node)
 
     def _number(self, node: int, reply: Message) -> int:
         config = reply.content.get(CONFIG)
         claimed = config.get(NUMBER) if isinstance(config, ConfigRecord) else None
-        if not isinstance(claimed, int) or not 0 <= claimed < 2**32:
+        if isinstance(claimed, bool) or not isinstance(claimed, int) or not 0 <= claimed < 2**32:
             return node
         if claimed in self.numbers.values():
             logger.warning("Node %d claims to be client %d, which another node is already.", node, claimed)

@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedrank.errors import BallotError, ConfigError, TrainingError
 from fedrank.experiment.metrics import Evaluation
 from fedrank.experiment.rounds import Adversary, Round, select
-from fedrank.flower.exchange import exchange, failure
+from fedrank.flower.exchange import exchange, objection
 from fedrank.flower.roll import Roll
 from fedrank.flower.wire import ACCURACY, LOSS, metric, question, read_answer, sealed, unsealed
 from fedrank.methods import FRL, Traffic
@@ -265,8 +265,9 @@ class RankVote(Strategy):
         count = self._open
         for reply in replies:
             node = reply.metadata.src_node_id
-            if reply.has_error() or node not in count.clients:
-                self._missing(node, failure(reply) if reply.has_error() else "was not asked")
+            wrong = objection(reply, node) if node in count.clients else "was not asked"
+            if wrong:
+                self._missing(node, wrong)
                 continue
             try:
                 ballot, loss = read_answer(reply)
@@ -319,7 +320,7 @@ class RankVote(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:  # noqa: ARG002
         """Return the mean of what clients say about their accuracy, each counting once."""
-        told = [metric(reply, ACCURACY) for reply in replies if not reply.has_error()]
+        told = [metric(reply, ACCURACY) for reply in replies if reply.has_content()]
         known = [accuracy for accuracy in told if accuracy is not None and 0 <= accuracy <= 1]
         return MetricRecord({ACCURACY: float(np.mean(known)), "clients": len(known)}) if known else None
 

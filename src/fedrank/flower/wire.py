@@ -64,4 +64,4 @@ def metric(message: Message, name: str) -> float | None:
     """Return a number that a client reports, unless it is none."""
     record = message.content.get(METRICS)
     value = record.get(name) if isinstance(record, MetricRecord) else None
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    return float(value) if isinstance(value, float) and math.isfinite(value) else None
