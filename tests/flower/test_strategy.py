@@ -2,6 +2,7 @@
 
 import logging
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -305,9 +306,65 @@ def test_a_client_that_is_only_slow_is_asked_again(table):
     assert all(0 in played.clients for _, played in rounds)
 
 
+def test_an_upload_that_never_ends_holds_up_nobody(table, monkeypatch):
+    """Flower waits for hours for an answer that has begun to arrive."""
+    monkeypatch.setattr("fedrank.flower.exchange.STUCK", 0.5)
+    method = make_method()
+    grid = table(method)
+    released = threading.Event()
+    for number in range(4):  # more than there are threads to pull with
+        honest = grid.nodes[node_id(number)]
+
+        def node(message, honest=honest):
+            if message.metadata.message_type == "train":
+                released.wait(60)
+                return []
+            return honest(message)
+
+        node.blocks = True
+        grid.nodes[node_id(number)] = node
+    strategy = strategy_of(method, clients_per_round=CLIENTS, deadline=8.0, min_votes=4, wait=5.0)
+    [(_, played)] = play_over(grid, strategy)
+    released.set()
+    assert set(played.refused) == {0, 1, 2, 3}
+    assert all("did not answer" in reason for reason in played.refused.values())
+
+
+def test_a_banned_client_is_not_there(table):
+    """With only a banned client left, the server waits for others."""
+    method = make_method()
+    grid = table(method)
+    broken(grid, 0, lambda question, honest: [with_ballot(question, b"x")])
+    strategy = strategy_of(method, clients_per_round=CLIENTS, strikes=1, wait=0.6)
+    play_over(grid, strategy)
+    for number in range(1, CLIENTS):
+        del grid.nodes[node_id(number)]
+    state = strategy.method.init()
+    strategy.min_nodes = 1
+    with pytest.raises(TrainingError, match=r"0 of 1 clients are there, and 1 are excluded"):
+        list(strategy.rounds(grid, state, 1))
+
+
+@pytest.mark.parametrize("fault", ["what Flower cannot unpack", "no content"])
+def test_what_cannot_be_read_is_a_strike(table, fault):
+    method = make_method()
+    grid = table(method)
+    broken(grid, 5, FAULTS[fault][0])
+    rounds = play_over(grid, strategy_of(method, clients_per_round=CLIENTS, strikes=1), 2)
+    assert [5 in played.clients for _, played in rounds] == [True, False]
+
+
+def test_what_clients_write_reaches_logs_as_plain_text(table):
+    method = make_method()
+    grid = table(method)
+    broken(grid, 5, lambda question, honest: [Message(Error(1, "\x1b[2Jgone\x00"), reply_to=question)])
+    [(_, played)] = play_over(grid, strategy_of(method, clients_per_round=CLIENTS))
+    assert played.refused[5].isprintable()
+
+
 def test_waiting_for_clients_has_a_limit(table):
     method = make_method()
-    with pytest.raises(TrainingError, match="only 3 of 8 clients are there"):
+    with pytest.raises(TrainingError, match="3 of 8 clients are there"):
         play_over(table(method, range(3)), strategy_of(method, wait=0.3))
 
 
@@ -337,7 +394,7 @@ def test_a_node_that_cannot_say_who_it_is_stops_nobody(table, answer):
     assert votes == set(range(CLIENTS)) - {3}
 
 
-@pytest.mark.parametrize("loss", [float("nan"), float("inf"), -1, [1.0], 2**60])
+@pytest.mark.parametrize("loss", [float("nan"), float("inf"), -1.0, 1e308, [1.0], 2**60])
 def test_a_loss_that_is_none_does_not_count_but_the_vote_does(table, loss):
     method = make_method()
     grid = table(method)
@@ -351,7 +408,7 @@ def test_a_loss_that_is_none_does_not_count_but_the_vote_does(table, loss):
     [(_, played)] = play_over(grid, strategy_of(method, clients_per_round=CLIENTS))
     [(_, honest)] = play_over(table(method), strategy_of(method, clients_per_round=CLIENTS))
     assert not played.refused
-    assert played.train_loss == pytest.approx(honest.train_loss, rel=0.5)
+    assert played.train_loss == pytest.approx(honest.train_loss, rel=0.2)
 
 
 def test_a_node_that_came_back_gets_its_number_again(table):

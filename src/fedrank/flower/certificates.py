@@ -110,6 +110,7 @@ def _certificate(
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=DAYS))
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .add_extension(_usage(issuer is None), critical=True)
         .add_extension(own, critical=False)
         .add_extension(authority, critical=False)
     )
@@ -118,6 +119,20 @@ def _certificate(
             x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False
         )
     return builder.sign(issuer_key, hashes.SHA256())
+
+
+def _usage(authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _host(name: str) -> x509.GeneralName:

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Collection
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from fedrank.errors import BallotError, TrainingError
-from fedrank.flower.exchange import PAUSE, objection, pull
+from fedrank.flower.exchange import PAUSE, Puller, objected, push
 from fedrank.flower.wire import CONFIG, NUMBER
 
 ANSWER_LIMIT = 600.0
-"""Seconds after which a node that has not said who it is is asked again."""
+"""Seconds for which an answer is waited for."""
+AGAIN = 60.0
+"""Seconds after which a node that has not said who it is, or not sensibly, is asked again."""
 
 logger = logging.getLogger("flwr")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A node that was asked who it is: the question, and until when its answer is waited for."""
-
-    question: str | None
-    until: float
 
 
 class Roll:
@@ -37,40 +31,38 @@ class Roll:
 
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}
-        self._asked: dict[int, Asked] = {}
+        self._questions: dict[str, int] = {}
+        self._last_asked: dict[int, float] = {}
+        self._puller: Puller | None = None
 
     def refresh(self, grid: Grid) -> None:
         """Strike out nodes that are gone, ask new ones who they are, and write down who has answered."""
+        self._puller = self._puller or Puller(grid)
         online = set(grid.get_node_ids())
         for node in self.numbers.keys() - online:
             logger.warning("Client %d (node %d) is gone.", self.numbers.pop(node), node)
         now = time.monotonic()
-        self._asked = {
-            node: asked for node, asked in self._asked.items() if node in online and now < asked.until
-        }
-        for node in sorted(online - self.numbers.keys() - self._asked.keys()):
+        for node in sorted(online - self.numbers.keys()):
+            if now - self._last_asked.get(node, -AGAIN) < AGAIN:
+                continue
+            self._last_asked[node] = now
             content = RecordDict({CONFIG: ConfigRecord()})
-            message = Message(content, node, MessageType.QUERY, ttl=ANSWER_LIMIT)
-            sent = [message_id for message_id in grid.push_messages([message]) if message_id]
-            self._asked[node] = Asked(sent[0] if sent else None, now + ANSWER_LIMIT)
-        for node, asked in list(self._asked.items()):
-            if asked.question is not None:
-                self._hear(grid, node, asked.question)
+            sent = push(grid, Message(content, node, MessageType.QUERY, ttl=ANSWER_LIMIT))
+            if sent is not None:
+                self._questions[sent] = node
+                self._puller.add(sent)
+        while self._questions and (found := self._puller.take(PAUSE)) is not None:
+            self._hear(self._questions.pop(found[0]), found[1])
 
-    def _hear(self, grid: Grid, node: int, question: str) -> None:
-        """See whether a node has answered; one that answers nonsense is not listened to for a while."""
-        try:
-            replies = pull(grid, question)
-            wrong = objection(replies[0], node) if replies else None
-        except BallotError as error:
-            replies, wrong = [], str(error)
-        if wrong:
-            logger.warning("Node %d was asked which client it is: %s", node, wrong)
-            self._asked[node] = replace(self._asked[node], question=None)
-        elif replies:
-            del self._asked[node]
+    def _hear(self, node: int, replies: list[Message] | BallotError) -> None:
+        if isinstance(replies, BallotError):
+            self._fault(node, str(replies))
+        elif node not in self.numbers and not objected(replies[0], node, self._fault):
             self.numbers[node] = self._number(node, replies[0])
             logger.info("Client %d is node %d.", self.numbers[node], node)
+
+    def _fault(self, node: int, reason: str, *, illegal: bool = False) -> None:  # noqa: ARG002
+        logger.warning("Node %d was asked which client it is: %s", node, reason)
 
     def _number(self, node: int, reply: Message) -> int:
         config = reply.content.get(CONFIG)
@@ -82,17 +74,18 @@ class Roll:
             return node
         return claimed
 
-    def wait(self, grid: Grid, count: int, limit: float) -> None:
-        """Wait until so many clients are there, at most `limit` seconds."""
+    def wait(self, grid: Grid, count: int, limit: float, banned: Collection[int] = ()) -> None:
+        """Wait until so many clients are there that are not banned, at most `limit` seconds."""
         end = time.monotonic() + limit
         self.refresh(grid)
-        if len(self.numbers) < count:
+        if len(self.numbers.keys() - banned) < count:
             logger.info("Waiting for clients: %d of %d are there.", len(self.numbers), count)
-        while len(self.numbers) < count:
+        while (there := len(self.numbers.keys() - banned)) < count:
             if time.monotonic() >= end:
+                excluded = f", and {len(banned)} are excluded for illegal answers" if banned else ""
                 raise TrainingError(
-                    f"after {limit:g} seconds only {len(self.numbers)} of {count} clients are there. "
-                    "Start more SuperNodes, ask for fewer (min-nodes), or wait longer (wait)."
+                    f"after {limit:g} seconds {there} of {count} clients are there{excluded}. "
+                    "Start more SuperNodes, ask for fewer clients, or wait longer."
                 )
             time.sleep(PAUSE)
             self.refresh(grid)

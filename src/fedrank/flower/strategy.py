@@ -17,12 +17,15 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedrank.errors import BallotError, ConfigError, TrainingError
 from fedrank.experiment.metrics import Evaluation
 from fedrank.experiment.rounds import Adversary, Round, select
-from fedrank.flower.exchange import exchange, objection
+from fedrank.flower.exchange import exchange, objected
 from fedrank.flower.roll import Roll
 from fedrank.flower.wire import ACCURACY, LOSS, metric, question, read_answer, sealed, unsealed
 from fedrank.methods import FRL, Traffic
 from fedrank.methods.frl import FRLState
 from fedrank.rank import Box, Tally
+
+CLOCKS = 60.0
+"""Seconds that clocks may differ: a message lives so much longer than it is waited for."""
 
 logger = logging.getLogger("flwr")
 
@@ -214,22 +217,10 @@ class RankVote(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Draw the clients of a round (Algorithm 2, line 6) and write to each."""
-        self.roll.wait(grid, self.min_votes, self.wait)
+        self.roll.wait(grid, self.min_votes, self.wait, self._banned())
         nodes = self._askable()
-        if len(nodes) < self.min_votes:
-            raise TrainingError(
-                f"{self.min_votes} votes are needed, but only {len(nodes)} clients are left to be asked: "
-                f"the others have sent {self.strikes} illegal answers each"
-            )
         broadcast = unsealed(arrays)
-        clients = select(
-            list(nodes),
-            min(self.clients_per_round, len(nodes)),
-            self.method.seed,
-            server_round - 1,
-            self._avoided,
-            self._again,
-        )
+        clients = self._select(list(nodes), server_round)
         self._count = Count(
             state=self.method.state_of(broadcast),
             clients={nodes[client]: client for client in clients},
@@ -241,11 +232,22 @@ class RankVote(Strategy):
                 question(arrays, client, config),
                 nodes[client],
                 MessageType.TRAIN,
-                ttl=self.deadline,
+                ttl=self.deadline + CLOCKS,
                 group_id=str(server_round),
             )
             for client in clients
         ]
+
+    def _select(self, clients: list[int], server_round: int) -> tuple[int, ...]:
+        count = min(self.clients_per_round, len(clients))
+        place = (self.method.seed, server_round - 1)
+        try:
+            return select(clients, count, *place, self._avoided, self._again)
+        except ConfigError:
+            logger.warning(
+                "Round %d: half or more of the clients that are there are malicious.", server_round
+            )
+            return select(clients, count, *place, again=self._again)
 
     def aggregate_train(
         self,
@@ -265,30 +267,29 @@ class RankVote(Strategy):
         count = self._open
         for reply in replies:
             node = reply.metadata.src_node_id
-            wrong = objection(reply, node) if node in count.clients else "was not asked"
-            if wrong:
-                self._missing(node, wrong)
+            if node not in count.clients or objected(reply, node, self._missing):
                 continue
             try:
                 ballot, loss = read_answer(reply)
                 count.upload += len(ballot)
                 count.collector.add(count.clients[node], ballot)
             except BallotError as error:
-                self.illegal[node] += 1
-                self._missing(node, f"sent an illegal answer: {error}")
-                if self.illegal[node] == self.strikes:
-                    logger.warning("Client %d (node %d) is no longer asked.", count.clients[node], node)
+                self._missing(node, f"sent an illegal answer: {error}", illegal=True)
                 continue
             if loss is not None and count.clients[node] not in self.malicious:
                 count.losses[count.clients[node]] = loss
 
-    def _missing(self, node: int, reason: str) -> None:
+    def _missing(self, node: int, reason: str, *, illegal: bool = False) -> None:
         """Write down why a client's vote does not count."""
         count = self._open
         client = count.clients.get(node)
         logger.warning("Round %d, client %s (node %d): %s", count.state.round + 1, client, node, reason)
         if client is not None and client not in count.collector.voters:
             count.refused[client] = reason
+        if illegal:
+            self.illegal[node] += 1
+            if self.illegal[node] == self.strikes:
+                logger.warning("Client %s (node %d) is no longer asked.", client, node)
 
     @property
     def _open(self) -> Count:
@@ -298,7 +299,11 @@ class RankVote(Strategy):
 
     def _askable(self) -> dict[int, int]:
         """Return the nodes of all clients that may be asked."""
-        return {client: node for client, node in self.roll.nodes.items() if self.illegal[node] < self.strikes}
+        banned = self._banned()
+        return {client: node for client, node in self.roll.nodes.items() if node not in banned}
+
+    def _banned(self) -> set[int]:
+        return {node for node, count in self.illegal.items() if count >= self.strikes}
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -312,7 +317,7 @@ class RankVote(Strategy):
                 question(arrays, client, config),
                 node,
                 MessageType.EVALUATE,
-                ttl=self.deadline,
+                ttl=self.deadline + CLOCKS,
                 group_id=str(server_round),
             )
             for client, node in self._askable().items()
@@ -320,11 +325,11 @@ class RankVote(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:  # noqa: ARG002
         """Return the mean of what clients say about their accuracy, each counting once."""
-        told = [metric(reply, ACCURACY) for reply in replies if reply.has_content()]
-        known = [accuracy for accuracy in told if accuracy is not None and 0 <= accuracy <= 1]
+        told = [metric(reply, ACCURACY, 1.0) for reply in replies if reply.has_content()]
+        known = [accuracy for accuracy in told if accuracy is not None]
         return MetricRecord({ACCURACY: float(np.mean(known)), "clients": len(known)}) if known else None
 
-    def _silent(self, node: int, reason: str) -> None:
+    def _silent(self, node: int, reason: str, *, illegal: bool = False) -> None:  # noqa: ARG002
         logger.warning("Node %d said nothing about the model: %s", node, reason)
 
 

@@ -6,8 +6,6 @@ ballot and metrics. Nothing is pickled, and nothing that a client sends is belie
 
 from __future__ import annotations
 
-import math
-
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from fedrank.errors import BallotError
@@ -16,6 +14,7 @@ BROADCAST, BALLOT, CONFIG, METRICS = "broadcast", "ballot", "config", "metrics"
 NUMBER = "client-number"
 LOSS, EXAMPLES, ACCURACY = "train-loss", "num-examples", "accuracy"
 STYPE = "fedrank.wire"
+LARGEST_LOSS = 1000.0
 
 
 def sealed(content: bytes) -> ArrayRecord:
@@ -57,11 +56,11 @@ def read_answer(message: Message) -> tuple[bytes, float | None]:
     """Return the ballot of an answer, and the training loss if there is a sensible one."""
     if set(message.content) != {BALLOT, METRICS}:
         raise BallotError("an answer holds a ballot and metrics, and nothing else")
-    return unsealed(message.content[BALLOT]), metric(message, LOSS)
+    return unsealed(message.content[BALLOT]), metric(message, LOSS, LARGEST_LOSS)
 
 
-def metric(message: Message, name: str) -> float | None:
-    """Return a number that a client reports, unless it is none."""
+def metric(message: Message, name: str, largest: float) -> float | None:
+    """Return a number from 0 to `largest` that a client reports, unless it is none. It may be a lie."""
     record = message.content.get(METRICS)
     value = record.get(name) if isinstance(record, MetricRecord) else None
-    return float(value) if isinstance(value, float) and math.isfinite(value) else None
+    return value if isinstance(value, float) and 0 <= value <= largest else None
