@@ -71,6 +71,8 @@ def test_a_simulated_run_ends_in_the_same_bytes_as_a_local_one(tmp_path, pytestc
         assert deployment.wait_for(run_id, 200) == "finished:completed", deployment.last_words(run_id)
     assert ranking_of(tmp_path / "run") == local_ranking(settings, tmp_path / "local")
     assert any(record["malicious"] for record in metrics_of(tmp_path / "run"))
+    assert "--token" not in (tmp_path / "run" / "environment.json").read_text()
+    assert (tmp_path / "run" / "report.html").exists()
 
 
 def test_a_deployed_run_with_tls_and_keys_ends_in_the_same_bytes_and_strangers_are_turned_away(tmp_path):

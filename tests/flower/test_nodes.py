@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from fedrank.cli import app as cli
 from fedrank.engine import local_engine
 from fedrank.engine.task import one_thread
-from fedrank.errors import ConfigError, DataError
+from fedrank.errors import ConfigError, DataError, RunError
 from fedrank.experiment.config import load_preset
 from fedrank.experiment.rounds import play
 from fedrank.experiment.runner import prepare
@@ -138,3 +140,28 @@ def test_the_projects_app_has_the_settings_that_the_code_knows(pytestconfig):
 
     project = tomllib.loads((pytestconfig.rootpath / "pyproject.toml").read_text())
     assert project["tool"]["flwr"]["app"]["config"] == Settings().model_dump(by_alias=True)
+
+
+def test_files_are_dealt_once(tmp_path):
+    words = ["flower", "deal", str(tmp_path / "data"), "--set", "data.clients=2"]
+    first = CliRunner().invoke(cli, words)
+    assert first.exit_code == 0, first.output
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["client-0.npz", "client-1.npz"]
+    assert isinstance(CliRunner().invoke(cli, words).exception, ConfigError)
+
+
+def test_keys_are_made_once_and_for_real_hosts(tmp_path):
+    words = ["flower", "keys", str(tmp_path / "keys"), "--nodes", "1"]
+    assert isinstance(CliRunner().invoke(cli, [*words, "--host", "localhost:8000"]).exception, ConfigError)
+    assert not (tmp_path / "keys").exists()
+    made = CliRunner().invoke(cli, [*words, "--host", "server.example", "--host", "::1"])
+    assert made.exit_code == 0, made.output
+    assert (tmp_path / "keys" / "server.key").stat().st_mode & 0o777 == 0o600
+    assert isinstance(CliRunner().invoke(cli, words).exception, RunError)
+
+
+def test_an_app_is_written_once(tmp_path):
+    assert CliRunner().invoke(cli, ["flower", "app", str(tmp_path / "app")]).exit_code == 0
+    assert isinstance(
+        CliRunner().invoke(cli, ["flower", "app", str(tmp_path / "app")]).exception, ConfigError
+    )

@@ -36,7 +36,7 @@ def new_app(folder: Annotated[Path, typer.Argument(help="A folder, for 'flwr run
     if (folder / "pyproject.toml").exists():
         raise ConfigError(f"{folder}: holds a pyproject.toml already and is left as it is")
     write_app(folder)
-    _say(f"{folder / 'pyproject.toml'} is written. Run it with: flwr run {folder}")
+    _say(f"{folder / 'pyproject.toml'} is written. Run it with: flwr run {folder} SUPERLINK --stream")
 
 
 @flower_app.command()
@@ -75,7 +75,9 @@ def deal(
     from fedrank.experiment.config import load_preset
     from fedrank.flower.nodes import write_own_data
 
-    experiment = load_preset(preset, settings or ())
+    if next(folder.glob("client-*.npz"), None):
+        raise ConfigError(f"{folder}: holds clients' files already, they are left as they are")
+    experiment = load_preset(preset, ["clients_per_round=1", *(settings or ())])
     federation = build_federation(experiment.data, experiment.seed, data_dir or default_data_dir())
     files = write_own_data(federation, folder)
     _say(f"{len(files)} files are written, from {files[0]} to {files[-1].name}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from fedrank.errors import RunError
+from fedrank.errors import ConfigError, RunError
 
 DAYS = 365
 
@@ -61,6 +62,9 @@ class Credentials:
         The authority's own key is thrown away: it can certify nobody else.
         """
         made = cls(folder)
+        for host in hosts:
+            if not re.fullmatch(r"[\w.-]+|[0-9a-fA-F:]+", host):
+                raise ConfigError(f"--host {host}: a name or an address, without a port")
         if made.authority.exists():
             raise RunError(f"{folder}: holds certificates already, they are left as they are")
         folder.mkdir(parents=True, exist_ok=True)

@@ -85,7 +85,7 @@ class Roll:
                 excluded = f", and {len(banned)} are excluded for illegal answers" if banned else ""
                 raise TrainingError(
                     f"after {limit:g} seconds {there} of {count} clients are there{excluded}. "
-                    "Start more SuperNodes, ask for fewer clients, or wait longer."
+                    "Start more SuperNodes (a simulation's num-supernodes), ask for fewer, or wait longer."
                 )
             time.sleep(PAUSE)
             self.refresh(grid)

@@ -76,7 +76,9 @@ def open_directory(settings: Settings) -> RunDirectory:
     path = Path(settings.out).resolve()
     experiment = settings.experiment
     if not (path / CONFIG).exists():
-        return RunDirectory.create(path, experiment, describe(settings.server_data, 1, "cpu"))
+        environment = describe(settings.server_data, 1, "cpu")
+        environment["command"] = ["flwr", "run"]  # that of this process holds a secret
+        return RunDirectory.create(path, experiment, environment)
     directory = RunDirectory.open(path)
     if directory.experiment != experiment:
         raise RunError(f"{path}: holds a run with other settings. Name another directory (out=...).")

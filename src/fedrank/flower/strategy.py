@@ -203,7 +203,7 @@ class RankVote(Strategy):
                 self._again = 0
                 return self._open
             logger.warning(
-                "Round %d has %d legal ballots, %d are needed: it is played again.",
+                "Round %d has %d legal ballots, %d are needed.",
                 state.round + 1,
                 self._open.votes,
                 self.min_votes,

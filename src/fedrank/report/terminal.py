@@ -75,7 +75,9 @@ class RunProgress:
         accuracy = f"accuracy {played.evaluation.test_accuracy:.1%}"
         self.progress.update(self.task, accuracy=accuracy)
         if not self.console.is_terminal:
-            self.console.print(f"{self.label} {played.number}/{self.rounds}  {accuracy}")
+            lost = len(played.refused)
+            missing = f"  {lost} of {len(played.clients)} votes did not count" if lost else ""
+            self.console.print(f"{self.label} {played.number}/{self.rounds}  {accuracy}{missing}")
 
     def stopping(self) -> None:
         """Say that Ctrl-C was understood."""
