@@ -136,7 +136,7 @@ def results(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
             assert summary is not None
             row |= {
                 "rounds": summary["rounds"],
-                "evaluation": summary["evaluation"],
+                "evaluation": _without(summary["evaluation"], "accuracies"),
                 "curve": [_point(record) for record in run.read_metrics() if record["evaluation"]],
                 "made_with": {key: run.environment.get(key) for key in ("fedrank", "torch", "numpy", "date")},
             }
@@ -148,10 +148,14 @@ def _point(record: dict[str, Any]) -> dict[str, float]:
     measured = record["evaluation"]
     return {
         "round": record["round"],
-        "accuracy": measured["test_accuracy"],
-        "loss": measured["test_loss"],
-        "clients": measured["clients"]["mean"],
+        "accuracy": round(measured["test_accuracy"], 4),
+        "loss": round(measured["test_loss"], 4),
+        "clients": round(measured["clients"]["mean"], 4),
     }
+
+
+def _without(values: dict[str, Any], left_out: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != left_out}
 
 
 def read_results(path: Path) -> list[dict[str, Any]]:
