@@ -47,7 +47,9 @@ def test_a_sweep_runs_what_is_missing_and_nothing_twice(tmp_path: Path) -> None:
 
 def test_a_run_that_fails_stops_the_sweep_and_says_why(tmp_path: Path) -> None:
     cell = Cell({"data": "mnist"}, "mnist", ("rounds=1",))
-    with pytest.raises(RunError, match=r"mnist_rounds=1: the run failed: .*fedrank data get mnist"):
+    with pytest.raises(
+        RunError, match=r"mnist_rounds=1: the run failed: mnist: no file .*fedrank data get mnist"
+    ):
         run_cells([cell], tmp_path, tmp_path, jobs=1)
 
 

@@ -68,6 +68,7 @@ def paper_run(
     from fedrank.engine import default_workers
     from fedrank.paper.recipes import chosen_cells, recipe_named
     from fedrank.paper.sweep import results, run_cells
+    from fedrank.report.page import own_report
     from fedrank.report.terminal import stderr_console
 
     recipe = recipe_named(table)
@@ -81,6 +82,7 @@ def paper_run(
             data_dir or default_data_dir(),
             jobs=jobs or default_workers(),
             done=lambda _: progress.advance(task),
+            finish=own_report,
         )
     _render(recipe, cells, results(cells, runs / RUN_DIRECTORIES), runs / f"{table}-{scale}")
 

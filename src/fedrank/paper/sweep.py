@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cached_property
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from fedrank.errors import RunError
+from fedrank.errors import FedrankError, RunError
 from fedrank.experiment.config import Experiment, load_preset
+from fedrank.experiment.environment import describe
 from fedrank.experiment.rundir import RunDirectory
+from fedrank.experiment.runner import Observers, prepare, run
 from fedrank.paper.published import Numbers
 
 LONGEST_NAME = 200
+MADE_WITH = ("fedrank", "torch", "numpy", "date")
 
 
 @dataclass(frozen=True)
@@ -60,49 +63,48 @@ def run_cells(
     *,
     jobs: int,
     done: Callable[[Cell], None] = lambda _: None,
+    finish: Callable[[RunDirectory], object] | None = None,
 ) -> None:
-    """Run what is not finished yet, `jobs` runs at a time with one worker each."""
+    """Run what is not finished yet, `jobs` runs at a time in processes of their own, one worker each.
+
+    `finish` is called there with every run that has ended. Ctrl-C finishes and saves the rounds that are
+    being played.
+    """
     waiting = []
     for cell in {cell.name: cell for cell in cells}.values():
         if is_finished(cell, folder):
             done(cell)
         else:
             waiting.append(cell)
+    if not waiting:
+        return
     folder.mkdir(parents=True, exist_ok=True)
-    busy: dict[subprocess.Popen[bytes], Cell] = {}
-    try:
-        while waiting or busy:
-            while waiting and len(busy) < jobs:
-                cell = waiting.pop(0)
-                busy[_start(cell, folder, data_dir)] = cell
-            for process in [process for process in busy if process.poll() is not None]:
-                cell = busy.pop(process)
-                if process.returncode:
-                    log = _log(cell, folder).read_text("utf-8", "replace").strip().splitlines()
-                    raise RunError(f"{folder / cell.name}: the run failed: {log[-1] if log else 'no output'}")
+    with ProcessPoolExecutor(min(jobs, len(waiting)), get_context("spawn")) as pool:
+        playing = {pool.submit(_play, cell, folder, data_dir, finish): cell for cell in waiting}
+        try:
+            for future in as_completed(playing):
+                cell = playing[future]
+                try:
+                    future.result()
+                except (FedrankError, BrokenProcessPool) as error:
+                    raise RunError(f"{folder / cell.name}: the run failed: {error}") from error
                 done(cell)
-            time.sleep(0.05)
-    finally:
-        for process in busy:
-            process.terminate()
-        for process in busy:
-            process.wait()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
-def _start(cell: Cell, folder: Path, data_dir: Path) -> subprocess.Popen[bytes]:
-    directory = folder / cell.name
-    if directory.exists():
-        words = ["resume", str(directory)]
+def _play(cell: Cell, folder: Path, data_dir: Path, finish: Callable[[RunDirectory], object] | None) -> None:
+    """Play a run to its end, from its last checkpoint if there is one."""
+    path = folder / cell.name
+    prepared = prepare(cell.experiment, data_dir)
+    if path.exists():
+        directory = RunDirectory.open(path)
     else:
-        chosen = [word for setting in cell.settings for word in ("--set", setting)]
-        words = ["run", "--preset", cell.preset, *chosen, "--out", str(directory)]
-    command = [sys.executable, "-m", "fedrank", *words, "--data-dir", str(data_dir), "--workers", "1"]
-    with _log(cell, folder).open("wb") as log:
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-
-
-def _log(cell: Cell, folder: Path) -> Path:
-    return folder / f"{cell.name}.log"
+        directory = RunDirectory.create(path, cell.experiment, describe(data_dir, 1, "cpu"))
+    result = run(directory, prepared, workers=1, device="cpu", observer=Observers(()))
+    if result is not None and finish is not None:
+        finish(directory)
 
 
 def is_finished(cell: Cell, folder: Path) -> bool:
@@ -110,11 +112,11 @@ def is_finished(cell: Cell, folder: Path) -> bool:
     directory = folder / cell.name
     if not directory.exists():
         return False
-    run = RunDirectory.open(directory)
+    found = RunDirectory.open(directory)
     wanted = cell.experiment
-    if run.experiment.fingerprint() != wanted.fingerprint() or run.experiment.rounds != wanted.rounds:
+    if found.experiment.fingerprint() != wanted.fingerprint() or found.experiment.rounds != wanted.rounds:
         raise RunError(f"{directory}: holds a run with other settings. Name another folder with --runs.")
-    summary = run.read_summary()
+    summary = found.read_summary()
     return summary is not None and summary["rounds"] >= wanted.rounds
 
 
@@ -131,14 +133,16 @@ def results(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
             "begun": (folder / cell.name).exists(),
         }
         if row["finished"]:
-            run = RunDirectory.open(folder / cell.name)
-            summary = run.read_summary()
+            directory = RunDirectory.open(folder / cell.name)
+            summary = directory.read_summary()
             assert summary is not None
             row |= {
                 "rounds": summary["rounds"],
                 "evaluation": _without(summary["evaluation"], "accuracies"),
-                "curve": [_point(record) for record in run.read_metrics() if record["evaluation"]],
-                "made_with": {key: run.environment.get(key) for key in ("fedrank", "torch", "numpy", "date")},
+                "curve": [_point(record) for record in directory.read_metrics() if record["evaluation"]],
+                "made_with": {
+                    key: directory.environment.get(key) for key in ("fedrank", "torch", "numpy", "date")
+                },
             }
         rows.append(row)
     return rows
