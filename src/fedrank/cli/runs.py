@@ -185,8 +185,9 @@ def report(
     """
     from fedrank.experiment.rundir import RunDirectory
     from fedrank.report.page import REPORT, write_report
+    from fedrank.report.run_charts import short_names
 
-    runs = [(str(path), RunDirectory.open(path)) for path in run_dirs]
+    runs = list(zip(short_names(run_dirs), [RunDirectory.open(path) for path in run_dirs], strict=True))
     path = out_file or (run_dirs[0] / REPORT if len(runs) == 1 else Path(REPORT))
     write_report(runs, path)
     out.print(f"{path} is written.", soft_wrap=True)
@@ -209,11 +210,12 @@ def plot(
     """
     from fedrank.experiment.rundir import RunDirectory
     from fedrank.report.charts import save
-    from fedrank.report.run_charts import RUN_CHARTS
+    from fedrank.report.run_charts import RUN_CHARTS, short_names
 
     if chart not in RUN_CHARTS:
         raise ConfigError(f"--chart {chart}: there are {', '.join(RUN_CHARTS)}")
-    drawn = RUN_CHARTS[chart]([(str(path), RunDirectory.open(path)) for path in run_dirs])
+    runs = [RunDirectory.open(path) for path in run_dirs]
+    drawn = RUN_CHARTS[chart](list(zip(short_names(run_dirs), runs, strict=True)))
     if drawn is None:
         raise RunError(f"{run_dirs[0]}: there is nothing to draw in the chart {chart!r}")
     path = out_file or Path(f"{chart}.svg")

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 """Okabe and Ito (2008): colours that colour-blind people can tell apart."""
+LONG = 24
+"""Of names longer than this a legend has one in a line."""
 SUFFIXES = (".svg", ".png", ".html")
 
 
@@ -34,7 +36,12 @@ def colour(field: str, names: Sequence[str], title: str | None = None) -> Any:
         title=title,
         sort=list(names),
         scale=alt.Scale(domain=list(names), range=list(COLOURS)),
-        legend=alt.Legend(orient="bottom", labelLimit=300, columns=2, symbolOpacity=1),
+        legend=alt.Legend(
+            orient="bottom",
+            labelLimit=300,
+            columns=2 if max(map(len, names), default=0) <= LONG else 1,
+            symbolOpacity=1,
+        ),
     )
 
 

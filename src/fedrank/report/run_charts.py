@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedrank.experiment.rundir import RunDirectory
@@ -15,6 +16,22 @@ Named = Sequence[tuple[str, RunDirectory]]
 """Runs, each with the name that it has in a chart."""
 Point = dict[str, Any]
 BINS = 20
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """Return names that tell run directories apart, without what they have in common.
+
+    >>> short_names([Path("runs/mnist_rounds=30_vote=borda"), Path("runs/mnist_rounds=30_vote=median")])
+    ['vote=borda', 'vote=median']
+    >>> short_names([Path("a/run"), Path("b/run")])
+    ['a/run', 'b/run']
+    """
+    names = [path.name for path in paths]
+    if len(set(names)) < len(names):
+        return [str(path) for path in paths]
+    words = [name.split("_") for name in names]
+    common = set(words[0]).intersection(*words[1:]) if len(words) > 1 else set()
+    return ["_".join(word for word in each if word not in common) or each[0] for each in words]
 
 
 def accuracy_chart(runs: Named) -> altair.LayerChart | None:
