@@ -139,7 +139,7 @@ def results(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
             row |= {
                 "rounds": summary["rounds"],
                 "evaluation": _without(summary["evaluation"], "accuracies"),
-                "curve": [_point(record) for record in directory.read_metrics() if record["evaluation"]],
+                "curve": _curve(directory),
                 "made_with": {
                     key: directory.environment.get(key) for key in ("fedrank", "torch", "numpy", "date")
                 },
@@ -148,13 +148,15 @@ def results(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _point(record: dict[str, Any]) -> dict[str, float]:
-    measured = record["evaluation"]
+def _curve(directory: RunDirectory) -> dict[str, list[float]]:
+    """Return what was measured, a list for each number, as that is the shortest to write down."""
+    measured = [record for record in directory.read_metrics() if record["evaluation"]]
+    evaluations = [record["evaluation"] for record in measured]
     return {
-        "round": record["round"],
-        "accuracy": round(measured["test_accuracy"], 4),
-        "loss": round(measured["test_loss"], 4),
-        "clients": round(measured["clients"]["mean"], 4),
+        "round": [record["round"] for record in measured],
+        "accuracy": [round(each["test_accuracy"], 4) for each in evaluations],
+        "loss": [round(each["test_loss"], 4) for each in evaluations],
+        "clients": [round(each["clients"]["mean"], 4) for each in evaluations],
     }
 
 

@@ -122,7 +122,7 @@ def subnetwork_chart(rows: Sequence[Row]) -> altair.Chart:
 def curve_chart(rows: Sequence[Row], key: str, title: str) -> altair.HConcatChart:
     """Draw accuracy and loss over rounds, a curve for each value of a part of the place."""
     alt = load_altair()
-    points = [{key: row["place"][key], **point} for row in rows for point in row["curve"]]
+    points = [{key: row["place"][key], **point} for row in rows for point in _points(row)]
     names = list(dict.fromkeys(row["place"][key] for row in rows))
     base = alt.Chart(alt.Data(values=points)).mark_line(point=alt.OverlayMarkDef(size=15))
     panels = [
@@ -144,7 +144,7 @@ def robustness_charts(rows: Sequence[Row]) -> Charts:
     for data in dict.fromkeys(row["place"]["data"] for row in rows):
         some = [row for row in rows if row["place"]["data"] == data]
         names = list(dict.fromkeys(row["place"]["algorithm"] for row in some))
-        points = [{**row["place"], **point} for row in some for point in row["curve"]]
+        points = [{**row["place"], **point} for row in some for point in _points(row)]
         charts[data] = (
             alt.Chart(alt.Data(values=points))
             .mark_line(point=alt.OverlayMarkDef(size=12))
@@ -162,33 +162,42 @@ def robustness_charts(rows: Sequence[Row]) -> Charts:
 
 
 def heat_maps(rows: Sequence[Row]) -> Charts:
-    """Draw accuracies for each data set: attacks downwards, shares across, a panel for each vote."""
-    alt = load_altair()
+    """Draw accuracies: attacks downwards, shares across, a panel for each vote or method.
+
+    One chart for each data set, and one for the methods that train weights, which meet other attacks.
+    """
     charts: Charts = {}
-    for data in dict.fromkeys(row["place"]["data"] for row in rows):
-        some = [row for row in rows if row["place"]["data"] == data]
-        points = [{**row["place"], "accuracy": accuracy_of(row)} for row in some]
-        base = alt.Chart().encode(
-            x=alt.X("malicious:N", title="malicious clients"), y=alt.Y("attack:N", title=None, sort=None)
-        )
-        rectangles = base.mark_rect().encode(
-            color=alt.Color(
-                "accuracy:Q",
-                scale=alt.Scale(scheme="viridis", domain=[0, 1]),
-                legend=alt.Legend(format="%", title="accuracy"),
-            )
-        )
-        numbers = base.mark_text(fontSize=9).encode(
-            text=alt.Text("accuracy:Q", format=".0%"),
-            color=alt.condition("datum.accuracy > 0.6", alt.value("black"), alt.value("white")),
-        )
-        charts[data] = (
-            alt.layer(rectangles, numbers, data=alt.Data(values=points))
-            .properties(width=170)
-            .facet(alt.Column("vote:N", title=None, sort=None))
-            .properties(title=f"{data}: accuracy after {_rounds(some)} rounds")
-        )
+    for preset in dict.fromkeys(row["preset"] for row in rows):
+        charts[preset] = heat_map([row for row in rows if row["preset"] == preset], preset)
     return charts
+
+
+def heat_map(rows: Sequence[Row], name: str) -> altair.FacetChart:
+    """Draw the accuracies of some runs."""
+    alt = load_altair()
+    points = [{**row["place"], "accuracy": accuracy_of(row)} for row in rows]
+    panels, attacks = (list(dict.fromkeys(point[key] for point in points)) for key in ("vote", "attack"))
+    base = alt.Chart().encode(
+        x=alt.X("malicious:N", title="malicious clients"), y=alt.Y("attack:N", title=None, sort=attacks)
+    )
+    rectangles = base.mark_rect().encode(
+        color=alt.Color(
+            "accuracy:Q",
+            scale=alt.Scale(scheme="viridis", domain=[0, 1]),
+            legend=alt.Legend(format="%", title="accuracy"),
+        )
+    )
+    numbers = base.mark_text(fontSize=9).encode(
+        text=alt.Text("accuracy:Q", format=".0%"),
+        color=alt.condition("datum.accuracy > 0.6", alt.value("black"), alt.value("white")),
+    )
+    chart: altair.FacetChart = (
+        alt.layer(rectangles, numbers, data=alt.Data(values=points))
+        .properties(width=170)
+        .facet(alt.Column("vote:N", title=None, sort=panels))
+        .properties(title=f"{name}: accuracy after {_rounds(rows)} rounds")
+    )
+    return chart
 
 
 DRAWN: dict[str, Callable[[Sequence[Row]], Charts]] = {
@@ -201,6 +210,11 @@ COMPUTED: dict[str, Callable[[], altair.TopLevelMixin]] = {
     "bound": bound_chart,
     "communication": communication_chart,
 }
+
+
+def _points(row: Row) -> list[dict[str, float]]:
+    names, columns = row["curve"].keys(), row["curve"].values()
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def _rounds(rows: Sequence[Row]) -> str:

@@ -114,7 +114,7 @@ def _accuracy(recipe: Recipe, row: Row, metric: str) -> str:
 
 def accuracy_of(row: Row) -> float:
     """Return a finished run's accuracy on all test data, averaged over its last measurements."""
-    return statistics.fmean(point["accuracy"] for point in row["curve"][-SMOOTHED:])
+    return statistics.fmean(row["curve"]["accuracy"][-SMOOTHED:])
 
 
 def _theirs(recipe: Recipe, row: Row, metric: str) -> list[str]:
