@@ -76,7 +76,8 @@ def test_a_run_ends_with_a_readable_summary_and_all_its_files(finished: Path, tm
     assert re.search(r"round 4/4  accuracy", reply.stderr)
     (path,) = (tmp_path / "runs").iterdir()
     names = {entry.name for entry in path.iterdir()}
-    assert names == {"config.toml", "environment.json", "metrics.jsonl", "checkpoint.npz", "summary.json"}
+    made = {"config.toml", "environment.json", "metrics.jsonl", "checkpoint.npz", "summary.json"}
+    assert names == made | {"report.html"}
     assert rounds_in(path) == [1, 2, 3, 4]
     summary = json.loads((path / "summary.json").read_text())
     assert summary["rounds"] == 4

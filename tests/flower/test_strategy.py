@@ -323,7 +323,7 @@ def test_an_upload_that_never_ends_holds_up_nobody(table, monkeypatch):
 
         node.blocks = True
         grid.nodes[node_id(number)] = node
-    strategy = strategy_of(method, clients_per_round=CLIENTS, deadline=8.0, min_votes=4, wait=5.0)
+    strategy = strategy_of(method, clients_per_round=CLIENTS, deadline=5.0, min_votes=4, wait=5.0)
     [(_, played)] = play_over(grid, strategy)
     released.set()
     assert set(played.refused) == {0, 1, 2, 3}
