@@ -42,7 +42,8 @@ def test_python_block_runs(page: str, code: str, tmp_path: Path) -> None:
 def test_commands_run_one_after_the_other(page: str, text: str, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "fedrank"
     program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\nfrom fedrank.cli import main\nmain()\n")
+    script = "from fedrank.cli import main\nif __name__ == '__main__':\n    main()\n"
+    program.write_text(f"#!{sys.executable}\n{script}")
     program.chmod(0o755)
     environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
     commands = [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]

@@ -188,6 +188,7 @@ def shared_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("recipes")
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_table_can_be_made_at_the_smallest_scale(name: str, shared_runs: Path) -> None:
     tmp_path = shared_runs

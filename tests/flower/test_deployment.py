@@ -133,33 +133,39 @@ def refusals(faulty_run, fault):
     return [record["refused"].get(number) for record in asked]
 
 
+@pytest.mark.xdist_group("faults")
 def test_an_honest_client_votes_whatever_the_others_do(faulty_run):
     assert refusals(faulty_run, "none") == [None, None, None]
 
 
+@pytest.mark.xdist_group("faults")
 def test_a_client_that_is_killed_costs_its_own_vote(faulty_run):
     first, *later = refusals(faulty_run, "dies")
     assert first is not None
     assert None not in later
 
 
+@pytest.mark.xdist_group("faults")
 def test_a_client_that_hangs_does_not_hold_up_the_round(faulty_run):
     assert refusals(faulty_run, "hang") == ["did not answer within 30 seconds"] * 3
     assert all(record["wall_seconds"] < DEADLINE + 10 for record in faulty_run[0])
 
 
+@pytest.mark.xdist_group("faults")
 def test_a_late_answer_does_not_count_and_the_next_does(faulty_run):
     first, *later = refusals(faulty_run, "late")
     assert first == "did not answer within 30 seconds"
     assert later[-1] is None
 
 
+@pytest.mark.xdist_group("faults")
 def test_a_client_that_fails_says_why(faulty_run):
     reasons = refusals(faulty_run, "crash")
     assert len(reasons) == 3
     assert all("no data today" in reason for reason in reasons)
 
 
+@pytest.mark.xdist_group("faults")
 def test_garbage_is_refused_and_who_keeps_sending_it_is_no_longer_asked(faulty_run):
     reasons = refusals(faulty_run, "garbage")
     assert len(reasons) == 2
@@ -167,6 +173,7 @@ def test_garbage_is_refused_and_who_keeps_sending_it_is_no_longer_asked(faulty_r
     assert f"Client {FAULTS.index('garbage')} (node" in faulty_run[1]
 
 
+@pytest.mark.xdist_group("faults")
 def test_a_ballot_of_another_round_is_refused(faulty_run):
     first, *later = refusals(faulty_run, "replay")
     assert first is None
