@@ -105,17 +105,17 @@ DEADLINE = 30.0
 
 @pytest.fixture(scope="module")
 def faulty_run(tmp_path_factory):
-    """Play three rounds with an honest client and one for each fault; return the metrics and the log."""
+    """Play two rounds with an honest client and one for each fault; return the metrics and the log."""
     folder = tmp_path_factory.mktemp("faults")
     app = write_app(folder / "app", "faulty:app")
     shutil.copy(Path(__file__).with_name("faulty.py"), app)
-    settings = settings_for(len(FAULTS), 3, **{"method.vote": "borda"})
+    settings = settings_for(len(FAULTS), 2, **{"method.vote": "borda"})
     with Deployment(folder) as deployment:
         for number, fault in enumerate(FAULTS):
             deployment.start_node(number, {"fault": fault})
         run_id = deployment.submit(
             app,
-            {"settings": " ".join(settings), "out": str(folder / "run"), "deadline": DEADLINE, "strikes": 2},
+            {"settings": " ".join(settings), "out": str(folder / "run"), "deadline": DEADLINE, "strikes": 1},
         )
         doomed = folder / f"node-{FAULTS.index('dies')}.log"
         wait_until(lambda: "Receiving: train message" in doomed.read_text())
@@ -133,47 +133,39 @@ def refusals(faulty_run, fault):
     return [record["refused"].get(number) for record in asked]
 
 
-@pytest.mark.xdist_group("faults")
 def test_an_honest_client_votes_whatever_the_others_do(faulty_run):
-    assert refusals(faulty_run, "none") == [None, None, None]
+    assert refusals(faulty_run, "none") == [None, None]
 
 
-@pytest.mark.xdist_group("faults")
 def test_a_client_that_is_killed_costs_its_own_vote(faulty_run):
     first, *later = refusals(faulty_run, "dies")
     assert first is not None
     assert None not in later
 
 
-@pytest.mark.xdist_group("faults")
 def test_a_client_that_hangs_does_not_hold_up_the_round(faulty_run):
-    assert refusals(faulty_run, "hang") == ["did not answer within 30 seconds"] * 3
+    assert refusals(faulty_run, "hang") == ["did not answer within 30 seconds"] * 2
     assert all(record["wall_seconds"] < DEADLINE + 10 for record in faulty_run[0])
 
 
-@pytest.mark.xdist_group("faults")
 def test_a_late_answer_does_not_count_and_the_next_does(faulty_run):
     first, *later = refusals(faulty_run, "late")
     assert first == "did not answer within 30 seconds"
     assert later[-1] is None
 
 
-@pytest.mark.xdist_group("faults")
 def test_a_client_that_fails_says_why(faulty_run):
     reasons = refusals(faulty_run, "crash")
-    assert len(reasons) == 3
+    assert len(reasons) == 2
     assert all("no data today" in reason for reason in reasons)
 
 
-@pytest.mark.xdist_group("faults")
 def test_garbage_is_refused_and_who_keeps_sending_it_is_no_longer_asked(faulty_run):
-    reasons = refusals(faulty_run, "garbage")
-    assert len(reasons) == 2
-    assert all("illegal answer" in reason for reason in reasons)
+    [reason] = refusals(faulty_run, "garbage")
+    assert "illegal answer" in reason
     assert f"Client {FAULTS.index('garbage')} (node" in faulty_run[1]
 
 
-@pytest.mark.xdist_group("faults")
 def test_a_ballot_of_another_round_is_refused(faulty_run):
     first, *later = refusals(faulty_run, "replay")
     assert first is None
