@@ -36,6 +36,7 @@ def run_over_flower(prepared, settings, node_config=lambda number: {}):
         for number in range(count)
     }
     settings = {"clients_per_round": 5, "min_nodes": count, "deadline": 60, "wait": 0}
+    settings["without_data"] = prepared.federation.idle
     strategy = RankVote(prepared.method, **settings, adversary=prepared.adversary)
     return list(strategy.rounds(TableGrid(nodes), prepared.method.init(), prepared.schedule.rounds))
 
@@ -75,6 +76,22 @@ def test_attacks_over_flower_come_to_the_same_as_in_a_local_run(attack, tmp_path
         assert (played.clients, played.malicious) == (local.clients, local.malicious)
         assert played.train_loss == local.train_loss
     assert attack == "none" or any(played.malicious for _, played in over_flower)
+
+
+def test_clients_without_data_are_not_asked(tmp_path):
+    """A Dirichlet distribution can leave a client with nothing."""
+    settings = (
+        *SMALL,
+        "data.partition=dirichlet",
+        "data.beta=0.001",
+        "data.clients=40",
+        "clients_per_round=5",
+    )
+    prepared = prepare(load_preset("digits", settings), tmp_path)
+    assert prepared.federation.idle
+    over_flower, here = run_over_flower(prepared, settings), run_here(prepared)
+    assert not any(played.refused for _, played in over_flower)
+    assert over_flower[-1][0].ranking.tobytes() == here[-1][0].ranking.tobytes()
 
 
 def test_a_node_with_a_file_of_its_own_votes_the_same(tmp_path):

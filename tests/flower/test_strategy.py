@@ -341,7 +341,7 @@ def test_a_banned_client_is_not_there(table):
         del grid.nodes[node_id(number)]
     state = strategy.method.init()
     strategy.min_nodes = 1
-    with pytest.raises(TrainingError, match=r"0 of 1 clients are there, and 1 are excluded"):
+    with pytest.raises(TrainingError, match=r"0 of 1 clients are there, and 1 that are not asked"):
         list(strategy.rounds(grid, state, 1))
 
 

@@ -105,6 +105,11 @@ class Federation:
         """The clients that have data to train on. The others never vote."""
         return np.flatnonzero([client.train.size > 0 for client in self.clients])
 
+    @property
+    def idle(self) -> frozenset[int]:
+        """The clients that have nothing to train on."""
+        return frozenset(range(len(self.clients))) - frozenset(self.voters.tolist())
+
     def train_samples(self, client: int) -> Samples:
         """Return what a client trains on."""
         return self.dataset.select(self.clients[client].train)

@@ -41,6 +41,7 @@ class Roll:
         online = set(grid.get_node_ids())
         for node in self.numbers.keys() - online:
             logger.warning("Client %d (node %d) is gone.", self.numbers.pop(node), node)
+            self._last_asked.pop(node, None)
         now = time.monotonic()
         for node in sorted(online - self.numbers.keys()):
             if now - self._last_asked.get(node, -AGAIN) < AGAIN:
@@ -74,17 +75,17 @@ class Roll:
             return node
         return claimed
 
-    def wait(self, grid: Grid, count: int, limit: float, banned: Collection[int] = ()) -> None:
-        """Wait until so many clients are there that are not banned, at most `limit` seconds."""
+    def wait(self, grid: Grid, count: int, limit: float, excluded: Collection[int] = ()) -> None:
+        """Wait until so many clients are there whose nodes are not excluded, at most `limit` seconds."""
         end = time.monotonic() + limit
         self.refresh(grid)
-        if len(self.numbers.keys() - banned) < count:
+        if len(self.numbers.keys() - excluded) < count:
             logger.info("Waiting for clients: %d of %d are there.", len(self.numbers), count)
-        while (there := len(self.numbers.keys() - banned)) < count:
+        while (there := len(self.numbers.keys() - excluded)) < count:
             if time.monotonic() >= end:
-                excluded = f", and {len(banned)} are excluded for illegal answers" if banned else ""
+                others = f", and {len(excluded)} that are not asked" if excluded else ""
                 raise TrainingError(
-                    f"after {limit:g} seconds {there} of {count} clients are there{excluded}. "
+                    f"after {limit:g} seconds {there} of {count} clients are there{others}. "
                     "Start more SuperNodes (a simulation's num-supernodes), ask for fewer, or wait longer."
                 )
             time.sleep(PAUSE)

@@ -37,22 +37,22 @@ def main(grid: Grid, context: Context) -> None:
 
 def run(grid: Grid, settings: Settings) -> None:
     """Play the rounds that are not done yet, and write them down."""
-    directory = open_directory(settings)
-    experiment = directory.experiment
-    prepared = prepare(experiment, settings.server_data)
+    prepared = prepare(settings.experiment, settings.server_data)
     method, schedule = prepared.method, prepared.schedule
     assert isinstance(method, FRL)
     strategy = RankVote(
         method,
         clients_per_round=schedule.per_round,
-        min_nodes=settings.min_nodes or len(prepared.federation.voters),
+        min_nodes=settings.min_nodes or len(prepared.federation.clients),
         min_votes=settings.min_votes,
         deadline=settings.deadline,
         wait=settings.wait,
         repeats=settings.repeats,
         strikes=settings.strikes,
+        without_data=prepared.federation.idle,
         adversary=prepared.adversary,
     )
+    directory = open_directory(settings)
     console = stderr_console()
     with (
         local_engine(method, prepared.federation, workers=1) as engine,
@@ -67,7 +67,7 @@ def run(grid: Grid, settings: Settings) -> None:
 
         result = record(directory, prepared, engine, rounds, progress)
     assert result is not None
-    console.print(summary_table(experiment.name, result))
+    console.print(summary_table(directory.experiment.name, result))
     console.print(f"  {own_report(directory)}", soft_wrap=True, highlight=False)
 
 

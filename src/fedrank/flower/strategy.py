@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,7 @@ class RankVote(Strategy):
     repeats : how often a round may be played again before the run stops.
     strikes : a client that has sent so many illegal answers is no longer asked.
     evaluate : ask all clients after every round how the model does on their data. They may lie.
+    without_data : clients that are known to have nothing to train on; they are never asked.
     adversary : who is malicious, in a rehearsal. They are recorded, and drawn as in a local run.
     """
 
@@ -87,6 +88,7 @@ class RankVote(Strategy):
         repeats: int = 5,
         strikes: int = 3,
         evaluate: bool = False,
+        without_data: Collection[int] = (),
         adversary: Adversary | None = None,
     ) -> None:
         if not 1 <= min_votes <= clients_per_round:
@@ -108,6 +110,7 @@ class RankVote(Strategy):
         self.repeats = repeats
         self.strikes = strikes
         self.evaluate = evaluate
+        self.without_data = frozenset(without_data)
         self.malicious = adversary.clients if adversary else frozenset()
         self._avoided = self.malicious if adversary and adversary.redraw else frozenset()
         self.roll = Roll()
@@ -217,7 +220,7 @@ class RankVote(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Draw the clients of a round (Algorithm 2, line 6) and write to each."""
-        self.roll.wait(grid, self.min_votes, self.wait, self._banned())
+        self.roll.wait(grid, self.min_votes, self.wait, self._excluded())
         nodes = self._askable()
         broadcast = unsealed(arrays)
         clients = self._select(list(nodes), server_round)
@@ -299,11 +302,13 @@ class RankVote(Strategy):
 
     def _askable(self) -> dict[int, int]:
         """Return the nodes of all clients that may be asked."""
-        banned = self._banned()
-        return {client: node for client, node in self.roll.nodes.items() if node not in banned}
+        excluded = self._excluded()
+        return {client: node for client, node in self.roll.nodes.items() if node not in excluded}
 
-    def _banned(self) -> set[int]:
-        return {node for node, count in self.illegal.items() if count >= self.strikes}
+    def _excluded(self) -> set[int]:
+        """Return the nodes that are not asked: for illegal answers, or because they have no data."""
+        banned = {node for node, count in self.illegal.items() if count >= self.strikes}
+        return banned | {node for node, client in self.roll.numbers.items() if client in self.without_data}
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
