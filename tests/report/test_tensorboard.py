@@ -31,5 +31,5 @@ def test_rounds_are_written_as_tensorboard_events(tmp_path):
 def test_other_loggers_are_refused_before_anything_is_made(tmp_path):
     reply = CliRunner().invoke(app, [*RUN, "--out", str(tmp_path / "run"), "--log", "wandb"])
     assert isinstance(reply.exception, ConfigError)
-    assert "docs/experiments.md" in str(reply.exception)
+    assert "docs/reports.md" in str(reply.exception)
     assert not (tmp_path / "run").exists()

@@ -109,7 +109,7 @@ def run_to_the_end(
 
 def check_log(log: str | None) -> None:
     if log not in (None, "tensorboard"):
-        raise ConfigError(f"--log {log}: there is tensorboard; for others see docs/experiments.md")
+        raise ConfigError(f"--log {log}: there is tensorboard; for others see docs/reports.md")
 
 
 def play_run(
