@@ -10,7 +10,7 @@ from fedrank import __version__
 from fedrank.cli import app
 from fedrank.errors import ConfigError, RunError
 from fedrank.paper.published import ROBUSTNESS, TRAFFIC
-from fedrank.paper.recipes import RECIPES, SCALES, Shows, chosen_cells, differences, recipe_named
+from fedrank.paper.recipes import RECIPES, SCALES, Shows, chosen, differences, recipe_named
 from fedrank.paper.sweep import Cell, is_finished, read_results, results, run_cells, write_results
 from fedrank.report.figures import COMPUTED as PAINTED
 from fedrank.report.figures import DRAWN
@@ -58,12 +58,13 @@ def finished_row(place: dict, **more: object) -> dict:
     return {
         "place": place,
         "preset": "mnist",
+        "settings": [],
         "finished": True,
         "published": None,
         "rounds": 30,
         "curve": {"round": [1, 2, 3, 4], "accuracy": [0.1, 0.5, 0.6, 0.7], "loss": [1.0] * 4},
         "evaluation": {"clients": clients},
-        "made_with": {"fedrank": __version__},
+        "made_with": {"fedrank": __version__, "torch": "2.13.0", "numpy": "2.4.6", "date": "2026-11-16"},
         **more,
     }
 
@@ -126,9 +127,9 @@ def test_the_traffic_table_is_the_published_one() -> None:
 def test_the_caption_names_what_is_not_as_published() -> None:
     recipe = RECIPES["robustness"]
     assert differences(recipe, recipe.cells("paper")) == []
-    mnist = chosen_cells(recipe, "laptop", ["mnist"])
+    mnist = chosen(recipe.cells("laptop"), ["mnist"])
     assert differences(recipe, mnist) == ["rounds 30 (paper: 2000)"]
-    assert "data.name digits (paper: mnist)" in differences(recipe, chosen_cells(recipe, "smoke", ["mnist"]))
+    assert "data.name digits (paper: mnist)" in differences(recipe, chosen(recipe.cells("smoke"), ["mnist"]))
 
 
 def test_results_that_are_no_results_are_refused(tmp_path: Path) -> None:
@@ -164,15 +165,51 @@ def test_every_run_of_a_recipe_has_legal_settings(name: str, scale: str) -> None
 
 
 def test_some_runs_of_a_recipe_are_chosen_by_words() -> None:
-    cells = chosen_cells(RECIPES["votes"], "laptop", ["digits", "mirror", "20%"])
+    votes = RECIPES["votes"].cells("laptop")
+    cells = chosen(votes, ["digits", "mirror", "20%"])
     assert {cell.place["vote"] for cell in cells} >= {"borda", "screened-mean"}
     assert all(cell.place["attack"] == "mirror" for cell in cells)
-    with pytest.raises(ConfigError, match="no run has all of that"):
-        chosen_cells(RECIPES["votes"], "laptop", ["digits", "mnist"])
+    cells = chosen(RECIPES["robustness"].cells("laptop"), ["femnist", "cifar10", "frl", "fedavg", "0%"])
+    assert [(cell.place["data"], cell.place["algorithm"]) for cell in cells] == [
+        ("cifar10", "FedAvg"),
+        ("cifar10", "FRL"),
+        ("femnist", "FedAvg"),
+        ("femnist", "FRL"),
+    ]
+    with pytest.raises(ConfigError, match=r"no run has that; there are: .*; borda; .*"):
+        chosen(votes, ["digits", "mirorr"])
+    with pytest.raises(ConfigError, match="no run has all of that together"):
+        chosen(votes, ["mnist", "noise", "40%"])
     with pytest.raises(ConfigError, match="there is no table 'vots'"):
         recipe_named("vots")
-    with pytest.raises(ConfigError, match="--scale huge"):
-        chosen_cells(RECIPES["votes"], "huge", [])
+    reply = CliRunner().invoke(app, ["paper", "show", "votes", "--scale", "huge"])
+    assert "--scale huge: there are smoke, laptop, paper" in str(reply.exception)
+
+
+def test_a_file_of_results_is_shown_with_what_differs_and_how_it_was_made(tmp_path: Path) -> None:
+    cells = chosen(RECIPES["robustness"].cells("laptop"), ["mnist", "frl"])
+    rows = [
+        finished_row(
+            cell.place, preset=cell.preset, settings=(*cell.settings, "rounds=7"), published=cell.published
+        )
+        for cell in cells
+    ]
+    write_results(rows, tmp_path / "some.json")
+    words = ["paper", "show", "robustness", "--results", str(tmp_path / "some.json"), "--only", "20%"]
+    shown = " ".join(CliRunner().invoke(app, words, env={"COLUMNS": "200"}).output.split())
+    assert "98.7 (3.3)" in shown
+    assert "98.8 (3.1)" not in shown  # with 10%
+    assert "Different from the paper: rounds 7 (paper: 2000)." in shown
+    assert f"made 2026-11-16, fedrank {__version__}, torch 2.13.0, NumPy 2.4.6." in shown
+
+
+def test_bytes_stand_beside_what_a_kind_of_ballot_reached() -> None:
+    place = {"ballots": "levels=4 coded", "broadcasts": "exact coded", "malicious": "0%"}
+    sent = {"upload_bytes": 30 * 1024.0, "download_bytes": 1250 * 1024.0}
+    row = finished_row(place, evaluation={"clients": {}, "test_accuracy": 0.959}, sent=sent)
+    grid = results_grid(RECIPES["ballots"], [row])
+    assert grid.headings == ["ballots", "broadcasts", "0%", "upload", "download"]
+    assert grid.rows == [["levels=4 coded", "exact coded", "95.9", "30", "1,250"]]
 
 
 def test_a_table_without_runs_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +36,10 @@ Table = Annotated[str, typer.Argument(help="One of 'fedrank paper list'.", autoc
 Scale = Annotated[
     str, typer.Option(help="smoke (seconds), laptop (fewer rounds than published) or paper (as published).")
 ]
-Only = Annotated[list[str] | None, typer.Option(help="Only runs with this word in their place; repeatable.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(help="Only runs with this word in their place, such as mnist or FRL; repeatable."),
+]
 Runs = Annotated[Path, typer.Option(help="Where the run directories are.")]
 
 
@@ -66,13 +71,13 @@ def paper_run(
 
     from fedrank.data import default_data_dir
     from fedrank.engine import default_workers
-    from fedrank.paper.recipes import chosen_cells, recipe_named
-    from fedrank.paper.sweep import results, run_cells
+    from fedrank.paper.recipes import chosen, recipe_named
+    from fedrank.paper.sweep import run_cells
     from fedrank.report.page import own_report
     from fedrank.report.terminal import stderr_console
 
     recipe = recipe_named(table)
-    cells = chosen_cells(recipe, scale, only or ())
+    cells = chosen(recipe.cells(_known(scale)), only or ())
     columns = (TextColumn("runs"), BarColumn(bar_width=20), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr_console()) as progress:
         task = progress.add_task("runs", total=len({cell.name for cell in cells}))
@@ -84,7 +89,7 @@ def paper_run(
             done=lambda _: progress.advance(task),
             finish=own_report,
         )
-    _render(recipe, cells, results(cells, runs / RUN_DIRECTORIES), runs / f"{table}-{scale}")
+    _render(recipe, cells, scale, only or (), runs)
 
 
 @paper_app.command("show")
@@ -98,44 +103,56 @@ def paper_show(
     ] = None,
 ) -> None:
     """Print a table, ours beside the paper's; what is missing or unfinished is shown as such."""
-    from fedrank.paper.recipes import chosen_cells, recipe_named
-    from fedrank.paper.sweep import read_results, results
+    from fedrank.paper.recipes import chosen, recipe_named
+    from fedrank.paper.sweep import cell_of, read_results
 
     recipe = recipe_named(table)
-    cells = chosen_cells(recipe, scale, only or ())
     if results_file:
-        places = {tuple(cell.place.values()) for cell in cells}
-        rows = [row for row in read_results(results_file) if tuple(row["place"].values()) in places]
-        _print(recipe, cells, rows)
+        rows = read_results(results_file)
+        wanted = [cell.place for cell in chosen([cell_of(row) for row in rows], only or ())]
+        found = [row for row in rows if row["place"] in wanted]
+        out.print(_grid(recipe, found, str(results_file)).terminal())
         return
+    cells = chosen(recipe.cells(_known(scale)), only or ())
     if cells and not (runs / RUN_DIRECTORIES).is_dir():
         raise ConfigError(f"{runs}: there are no runs yet. Make them with 'fedrank paper run {table}'.")
-    _render(recipe, cells, results(cells, runs / RUN_DIRECTORIES), runs / f"{table}-{scale}")
+    _render(recipe, cells, scale, only or (), runs)
 
 
-def _print(recipe: Recipe, cells: list[Cell], rows: list[dict[str, Any]]) -> Grid:
+def _known(scale: str) -> str:
+    from fedrank.paper.recipes import SCALES
+
+    if scale not in SCALES:
+        raise ConfigError(f"--scale {scale}: there are {', '.join(SCALES)}")
+    return scale
+
+
+def _grid(recipe: Recipe, rows: list[dict[str, Any]], source: str) -> Grid:
     from fedrank.paper.recipes import differences
-    from fedrank.report.tables import COMPUTED, results_grid
+    from fedrank.paper.sweep import cell_of
+    from fedrank.report.tables import COMPUTED, made, results_grid
 
     if recipe.name in COMPUTED:
-        grid = COMPUTED[recipe.name](recipe)
-    else:
-        finished = {tuple(row["place"].values()) for row in rows if row["finished"]}
-        made = [cell for cell in cells if tuple(cell.place.values()) in finished]
-        differing = differences(recipe, made)
-        notes = [f"Different from the paper: {'; '.join(differing)}."] if differing else []
-        grid = results_grid(recipe, rows, notes)
-    out.print(grid.terminal())
-    return grid
+        return COMPUTED[recipe.name](recipe)
+    finished = [row for row in rows if row["finished"]]
+    differing = differences(recipe, [cell_of(row) for row in finished])
+    notes = [f"Different from the paper: {'; '.join(differing)}."] if differing else []
+    notes += [f"{source}: {made(finished)}."] if finished else []
+    return results_grid(recipe, rows, notes)
 
 
-def _render(recipe: Recipe, cells: list[Cell], rows: list[dict[str, Any]], folder: Path) -> None:
+def _render(recipe: Recipe, cells: list[Cell], scale: str, only: Sequence[str], runs: Path) -> None:
     """Print a table, and write it down with its results and charts."""
-    from fedrank.paper.sweep import write_results
+    from fedrank.paper.sweep import results, write_results
     from fedrank.report.charts import save
     from fedrank.report.figures import figures
 
-    grid = _print(recipe, cells, rows)
+    rows = results(cells, runs / RUN_DIRECTORIES)
+    words = [word for each in only for word in ("--only", each)]
+    command = shlex.join(["fedrank", "paper", "run", recipe.name, "--scale", scale, *words])
+    grid = _grid(recipe, rows, f"`{command}`")
+    out.print(grid.terminal())
+    folder = runs / f"{recipe.name}-{scale}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "table.md").write_text(grid.markdown() + "\n", "utf-8")
     if rows:

@@ -1,4 +1,4 @@
-"""Recipes: every table and figure of the paper, and one of our own, with the runs that it is made of."""
+"""Recipes: every table and figure of the paper, and two of our own, with the runs that it is made of."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class Shows(enum.Enum):
     TRAFFIC = (
         "mean (standard deviation) of the clients' accuracies in percent; MiB a client sends and receives"
     )
+    SENT = "accuracy on all test data in percent; KiB that a client really sends and receives in a round"
     SMOOTHED = "accuracy on all test data in percent, the mean of the last three measurements"
 
 
@@ -138,6 +139,16 @@ RECIPES = {
             cells=votes.cells,
             shows=Shows.SMOOTHED,
         ),
+        Recipe(
+            name="ballots",
+            title="What a ballot costs and what it is worth: accuracy against bytes on MNIST",
+            source="beyond the paper",
+            rows=("ballots", "broadcasts"),
+            columns=("malicious",),
+            cells=tables.ballots,
+            shows=Shows.SENT,
+            note="Malicious clients reverse their rankings.",
+        ),
     )
 }
 
@@ -149,18 +160,27 @@ def recipe_named(name: str) -> Recipe:
     return RECIPES[name]
 
 
-def chosen_cells(recipe: Recipe, scale: str, only: Sequence[str]) -> list[Cell]:
-    """Return the runs of a recipe; of those, the ones whose place names every word of `only`."""
-    if scale not in SCALES:
-        raise ConfigError(f"--scale {scale}: there are {', '.join(SCALES)}")
-    cells = recipe.cells(scale)
+def chosen(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
+    """Return the runs that have the words of `only` in their place.
+
+    Words for the same thing choose each of them: mnist, FRL and FedAvg are two algorithms on one data set.
+    """
     words = {word.lower() for word in only}
-    chosen = [c for c in cells if words <= {value.lower() for value in c.place.values()}]
-    if cells and not chosen:
-        known = sorted({value for cell in cells for value in cell.place.values()})
-        wanted = " --only ".join(only)
-        raise ConfigError(f"--only {wanted}: no run has all of that; there are: {'; '.join(known)}")
-    return chosen
+    known = dict.fromkeys((key, value.lower()) for cell in cells for key, value in cell.place.items())
+    if unknown := sorted(words - {value for _, value in known}):
+        raise ConfigError(
+            f"--only {', '.join(unknown)}: no run has that; there are: "
+            + "; ".join(dict.fromkeys(value for _, value in known))
+        )
+    wanted = {key: {value for each, value in known if each == key} & words for key, _ in known}
+    found = [
+        cell
+        for cell in cells
+        if all(not wanted[key] or value.lower() in wanted[key] for key, value in cell.place.items())
+    ]
+    if cells and not found:
+        raise ConfigError(f"--only {', '.join(only)}: no run has all of that together")
+    return found
 
 
 def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:

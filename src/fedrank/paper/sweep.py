@@ -140,12 +140,16 @@ def results(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
                 "rounds": summary["rounds"],
                 "evaluation": _without(summary["evaluation"], "accuracies"),
                 "curve": _curve(directory),
-                "made_with": {
-                    key: directory.environment.get(key) for key in ("fedrank", "torch", "numpy", "date")
-                },
+                "sent": summary["sent"],
+                "made_with": {key: directory.environment.get(key) for key in MADE_WITH},
             }
         rows.append(row)
     return rows
+
+
+def cell_of(row: dict[str, Any]) -> Cell:
+    """Return the run that a result is of."""
+    return Cell(dict(row["place"]), str(row["preset"]), tuple(row["settings"]), row["published"])
 
 
 def _curve(directory: RunDirectory) -> dict[str, list[float]]:
@@ -168,8 +172,8 @@ def read_results(path: Path) -> list[dict[str, Any]]:
     """Read results that `write_results` wrote."""
     try:
         rows = json.loads(path.read_text("utf-8"))
-        if not all(isinstance(row["place"], dict) and isinstance(row["finished"], bool) for row in rows):
-            raise ValueError("rows without a place")
+        if not all(isinstance(row["finished"], bool) and cell_of(row).place for row in rows):
+            raise ValueError("rows without a result")
     except FileNotFoundError:
         raise RunError(f"{path}: there is no such file") from None
     except (OSError, ValueError, KeyError, TypeError) as error:

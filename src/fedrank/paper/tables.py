@@ -172,6 +172,37 @@ def other_settings(scale: str) -> list[Cell]:
     return found
 
 
+EXACT, ROUNDED = "exact coded", "levels=256 coded"
+BALLOTS = (
+    (EXACT, EXACT),
+    (EXACT, ROUNDED),
+    *(
+        (f"levels={count}{dither} coded", ROUNDED)
+        for count in (256, 64, 16, 4, 2)
+        for dither in ("", " dithered")
+    ),
+    ("top=50% coded", EXACT),
+    ("top=10% coded", EXACT),
+)
+"""Kinds of ballots, each with the broadcasts that go with it."""
+
+
+def ballots(scale: str) -> list[Cell]:
+    """Return every kind of ballot, without and with 20% reversing clients. The paper has no such table."""
+    return [
+        run_of(
+            FRL,
+            "mnist",
+            scale,
+            {"ballots": kind, "broadcasts": broadcasts, "malicious": f"{share:.0%}"},
+            (f"wire.ballots={kind}", f"wire.broadcasts={broadcasts}"),
+            share=share,
+        )
+        for kind, broadcasts in BALLOTS
+        for share in (0.0, 0.2)
+    ]
+
+
 def curves(scale: str) -> list[Cell]:
     """Return runs with different numbers of local epochs."""
     return [

@@ -14,7 +14,7 @@ CODED_BITS = {
     "levels=16 dithered coded": (0.60, 5.61),
     "levels=4 dithered coded": (0.15, 6.15),
 }
-"""Bits per edge of ballots and broadcasts, measured on MNIST and LeNet: docs/results/traffic.md."""
+"""Bits per edge of ballots and broadcasts, measured on MNIST and LeNet: docs/results/ballots.md."""
 
 
 @dataclass(frozen=True)

@@ -200,11 +200,44 @@ def heat_map(rows: Sequence[Row], name: str) -> altair.FacetChart:
     return chart
 
 
+def ballot_chart(rows: Sequence[Row]) -> altair.FacetChart:
+    """Draw wrong answers against what a client sends, a panel for each share of malicious clients."""
+    alt = load_altair()
+    points = []
+    for row in rows:
+        shape, *words = row["place"]["ballots"].split()
+        kind, _, size = shape.partition("=")
+        points.append(
+            {
+                "family": kind + (", dithered" if "dithered" in words else ""),
+                "label": size,
+                "upload": row["sent"]["upload_bytes"] / 2**10,
+                "error": 100 * (1 - row["evaluation"]["test_accuracy"]),
+                "malicious": f"{row['place']['malicious']} malicious clients",
+            }
+        )
+    families = ["levels", "levels, dithered", "exact", "top"]
+    base = alt.Chart().encode(
+        x=alt.X("upload:Q", scale=alt.Scale(type="log"), title="upload per client and round, KiB"),
+        y=alt.Y("error:Q", scale=alt.Scale(type="log"), title="wrong answers, %"),
+        color=colour("family", families, None),
+    )
+    labels = base.mark_text(align="left", dx=6, dy=-6).encode(text="label:N")
+    chart: altair.FacetChart = (
+        alt.layer(base.mark_line(point=alt.OverlayMarkDef(size=60)), labels, data=alt.Data(values=points))
+        .properties(width=330, height=330)
+        .facet(alt.Column("malicious:N", title=None, sort=None))
+        .properties(title=f"What a ballot costs and what it is worth, after {_rounds(rows)} rounds")
+    )
+    return chart
+
+
 DRAWN: dict[str, Callable[[Sequence[Row]], Charts]] = {
     "robustness": robustness_charts,
     "subnetworks": lambda rows: {"subnetworks": subnetwork_chart(rows)},
     "curves": lambda rows: {"curves": curve_chart(rows, "local epochs", "FRL on CIFAR10")},
     "votes": heat_maps,
+    "ballots": lambda rows: {"ballots": ballot_chart(rows)},
 }
 COMPUTED: dict[str, Callable[[], altair.TopLevelMixin]] = {
     "bound": bound_chart,

@@ -86,14 +86,15 @@ def results_grid(recipe: Recipe, rows: Sequence[Row], notes: Sequence[str] = ())
 
 
 def _columns(recipe: Recipe, column: str) -> list[str]:
-    if recipe.shows is Shows.TRAFFIC:
-        return ["accuracy", "upload", "download"]
-    return [column or "accuracy"]
+    traffic = ["upload", "download"] if recipe.shows in (Shows.TRAFFIC, Shows.SENT) else []
+    return [column or "accuracy", *traffic]
 
 
 def _ours(recipe: Recipe, row: Row, metric: str) -> list[str]:
     if recipe.shows is Shows.TRAFFIC:
         return [_accuracy(recipe, row, metric), *(f"{each:.2f}" for each in _mebibytes(row["place"]))]
+    if recipe.shows is Shows.SENT:
+        return [_accuracy(recipe, row, metric), *_kibibytes(row)]
     return [_accuracy(recipe, row, metric)]
 
 
@@ -105,6 +106,8 @@ def _accuracy(recipe: Recipe, row: Row, metric: str) -> str:
         text = f"{100 * clients[metric]:.1f}"
     elif recipe.shows is Shows.SMOOTHED:
         text = f"{100 * accuracy_of(row):.1f}"
+    elif recipe.shows is Shows.SENT:
+        text = f"{100 * row['evaluation']['test_accuracy']:.1f}"
     else:
         text = f"{100 * clients['mean']:.1f} ({100 * clients['std']:.1f})"
     if row["evaluation"].get("backdoor") is not None:
@@ -139,6 +142,12 @@ def _mebibytes(place: dict[str, str]) -> tuple[float, float]:
     return row.upload_mebibytes, row.download_mebibytes
 
 
+def _kibibytes(row: Row) -> list[str]:
+    if not row["finished"]:
+        return ["", ""]
+    return [f"{row['sent'][way] / 2**10:,.0f}" for way in ("upload_bytes", "download_bytes")]
+
+
 def _legend(recipe: Recipe, rows: Sequence[Row]) -> str:
     finished = [row for row in rows if row["finished"]]
     text = f"Numbers: {recipe.shows.value}. {recipe.note}".strip()
@@ -150,6 +159,16 @@ def _legend(recipe: Recipe, rows: Sequence[Row]) -> str:
     if writers and writers != {FEMNIST_CLIENTS}:
         text += f" femnist: {max(writers)} clients (paper: {FEMNIST_CLIENTS})."
     return text
+
+
+def made(rows: Sequence[Row]) -> str:
+    """Say when and with which versions some finished runs were made."""
+
+    def told(key: str) -> str:
+        values = sorted({str(row["made_with"][key]) for row in rows})
+        return values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}"
+
+    return f"made {told('date')}, fedrank {told('fedrank')}, torch {told('torch')}, NumPy {told('numpy')}"
 
 
 def bound_grid(recipe: Recipe) -> Grid:
