@@ -1,14 +1,23 @@
 """Tables that are made of runs."""
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
 from fedrank import __version__
 from fedrank.cli import app
 from fedrank.errors import ConfigError, RunError
+from fedrank.experiment.rundir import RunDirectory
 from fedrank.paper.published import ROBUSTNESS, TRAFFIC
 from fedrank.paper.recipes import RECIPES, SCALES, Shows, chosen, differences, recipe_named
 from fedrank.paper.sweep import Cell, is_finished, read_results, results, run_cells, write_results
@@ -43,6 +52,50 @@ def test_a_sweep_runs_what_is_missing_and_nothing_twice(tmp_path: Path) -> None:
     (tmp_path / cells[0].name).rename(tmp_path / tiny_cell("borda", "seed=8").name)
     with pytest.raises(RunError, match="holds a run with other settings"):
         is_finished(tiny_cell("borda", "seed=8"), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", ["ctrl-c", "killed"])
+def test_a_sweep_that_is_stopped_leaves_no_process_and_begins_no_other_run(tmp_path: Path, stop: str) -> None:
+    """Its processes finish and save the round that they are playing, even if nobody is left to tell them."""
+    script = tmp_path / "sweep.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from fedrank.paper.sweep import Cell, run_cells\n"
+        "if __name__ == '__main__':\n"
+        f"    here = Path({str(tmp_path)!r})\n"
+        "    cells = [Cell({}, 'digits', ('rounds=10000', f'seed={seed}')) for seed in range(5)]\n"
+        "    run_cells(cells, here / 'runs', here, jobs=2)\n"
+    )
+    process = subprocess.Popen([sys.executable, script], start_new_session=True)
+    try:
+        begun = tmp_path / "runs"
+        wait_for(lambda: len(list(begun.glob("*/checkpoint.npz"))) == 2)
+        players = [
+            child for child in psutil.Process(process.pid).children() if "spawn_main" in str(child.cmdline())
+        ]
+        assert len(players) == 2
+        if stop == "ctrl-c":
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.kill()
+        process.wait(60)
+        wait_for(lambda: not any(map(psutil.pid_exists, (player.pid for player in players))))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    directories = [RunDirectory.open(path) for path in begun.iterdir()]
+    assert len(directories) == 2
+    for directory in directories:
+        rounds = [record["round"] for record in directory.read_metrics()]
+        assert len(rounds) == rounds[-1] < 10000
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 90) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 def test_a_run_that_fails_stops_the_sweep_and_says_why(tmp_path: Path) -> None:

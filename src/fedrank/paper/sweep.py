@@ -6,14 +6,18 @@ What is finished is not run again, what was interrupted is resumed, and what fai
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cached_property
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from fedrank.errors import FedrankError, RunError
@@ -79,7 +83,7 @@ def run_cells(
     if not waiting:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(min(jobs, len(waiting)), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(min(jobs, len(waiting)), get_context("spawn"), _outlive_nobody) as pool:
         playing = {pool.submit(_play, cell, folder, data_dir, finish): cell for cell in waiting}
         try:
             for future in as_completed(playing):
@@ -94,8 +98,26 @@ def run_cells(
             raise
 
 
+_leaving = Event()
+"""In a process that plays: no further run is begun, though one may be waiting in the pool's queue."""
+
+
+def _outlive_nobody() -> None:
+    """If the sweep's own process is gone, finish and save the round that is being played, and leave."""
+
+    def follow(parent: BaseProcess) -> None:
+        parent.join()
+        _leaving.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if parent := parent_process():
+        Thread(target=follow, args=(parent,), daemon=True).start()
+
+
 def _play(cell: Cell, folder: Path, data_dir: Path, finish: Callable[[RunDirectory], object] | None) -> None:
     """Play a run to its end, from its last checkpoint if there is one."""
+    if _leaving.is_set():
+        return
     path = folder / cell.name
     prepared = prepare(cell.experiment, data_dir)
     if path.exists():
@@ -103,7 +125,11 @@ def _play(cell: Cell, folder: Path, data_dir: Path, finish: Callable[[RunDirecto
     else:
         directory = RunDirectory.create(path, cell.experiment, describe(data_dir, 1, "cpu"))
     result = run(directory, prepared, workers=1, device="cpu", observer=Observers(()))
-    if result is not None and finish is not None:
+    if _leaving.is_set():
+        os._exit(1)  # nobody is left to answer to, and the queue would be waited for for ever
+    if result is None:
+        _leaving.set()
+    elif finish is not None:
         finish(directory)
 
 
