@@ -1,5 +1,8 @@
 """Models that leave fedrank compute what they computed inside."""
 
+import json
+import zlib
+
 import numpy as np
 import pytest
 import torch
@@ -7,11 +10,23 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from fedrank.cli import app
+from fedrank.data import find_source
 from fedrank.errors import ConfigError, DataError, RunError
+from fedrank.experiment.build import build_method
 from fedrank.experiment.config import load_preset
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.runner import Observers, last_state, prepare, run
-from fedrank.export import export, open_model, read_compact, read_images
+from fedrank.export import (
+    CHECKSUM,
+    HEADER,
+    MAGIC,
+    VERSION,
+    compact_bytes,
+    export,
+    open_model,
+    read_compact,
+    read_images,
+)
 from fedrank.nn import NETWORKS
 
 SMALL = ("rounds=2", "data.clients=6", "clients_per_round=4", "local.epochs=1", "evaluate_every=9")
@@ -44,15 +59,9 @@ def test_a_state_dict_is_an_ordinary_one(trained, tmp_path):
     export(directory, method, state, "torch", tmp_path / "model.pt")
     network = NETWORKS["lenet-digits"]()
     network.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))
-    source = open_dataset(directory)
+    source = find_source(directory.experiment.data.name)
     with torch.inference_mode():
         assert np.array_equal(network(torch.from_numpy(source.preprocess(images))).numpy(), logits)
-
-
-def open_dataset(directory):
-    from fedrank.data import find_source
-
-    return find_source(directory.experiment.data.name)
 
 
 def test_the_compact_form_is_one_bit_an_edge_and_the_same_model(trained, tmp_path):
@@ -73,17 +82,12 @@ def test_onnx_computes_the_same_on_real_images(trained, tmp_path):
 
 
 def test_a_lenet_takes_about_200_kilobytes(tmp_path):
-    from fedrank.experiment.build import build_method
-    from fedrank.export import write_compact
-
     experiment = load_preset("mnist")
-    images = np.zeros((2, 1, 28, 28), np.uint8)
-    import fedrank
-
-    federation = fedrank.split(images, [0, 9], by=fedrank.IID(), clients=1, seed=1)
-    method = build_method(experiment, federation)
-    write_compact(experiment, method, method.init(), tmp_path / "lenet.frlm")
-    assert 200_000 < (tmp_path / "lenet.frlm").stat().st_size < 206_000
+    method = build_method(experiment)
+    content = compact_bytes(experiment, method, method.init())
+    assert 200_000 < len(content) < 206_000
+    (tmp_path / "lenet.frlm").write_bytes(content)
+    assert open_model(tmp_path / "lenet.frlm").source.name == "mnist"
 
 
 def test_damaged_models_are_refused(trained, tmp_path):
@@ -105,18 +109,90 @@ def test_damaged_models_are_refused(trained, tmp_path):
 
 def test_a_model_with_another_number_of_edges_is_refused(trained, tmp_path):
     """A checksum keeps out damage, not malice: what the bits say is checked, too."""
-    import zlib
-
-    from fedrank.export import CHECKSUM
-
     directory, method, state, _, _ = trained
     path = tmp_path / "model.frlm"
     export(directory, method, state, "fedrank", path)
     body = bytearray(path.read_bytes()[: -CHECKSUM.size])
     body[-1] ^= 1
-    path.write_bytes(bytes(body) + CHECKSUM.pack(zlib.crc32(body)))
+    path.write_bytes(sealed(bytes(body)))
     with pytest.raises(RunError, match="are kept"):
         read_compact(path)
+
+
+def sealed(body):
+    return body + CHECKSUM.pack(zlib.crc32(body))
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"seed": 1.5}, "float"),
+        ({"seed": "7"}, "str"),
+        ({"data": "mnist"}, "does not take images of mnist"),
+        ({"data": "nothing"}, "nothing"),
+        ({"network": "lenet"}, "edges"),
+        ({"keep": 2}, "keep"),
+        ("[" * 60_000, "recursion"),
+        ("[]", "list"),
+    ],
+)
+def test_a_model_with_a_hostile_description_is_refused(trained, tmp_path, changed, why):
+    directory, method, state, _, _ = trained
+    body = compact_bytes(directory.experiment, method, state)[: -CHECKSUM.size]
+    length = HEADER.unpack_from(body)[2]
+    described, bits = body[HEADER.size : HEADER.size + length], body[HEADER.size + length :]
+    words = changed if isinstance(changed, str) else json.dumps(json.loads(described) | changed)
+    header = HEADER.pack(MAGIC, VERSION, len(words))
+    (tmp_path / "m.frlm").write_bytes(sealed(header + words.encode() + bits))
+    with pytest.raises(RunError, match=f"(?is)no model of fedrank's .*{why}"):
+        read_compact(tmp_path / "m.frlm")
+
+
+def test_onnx_that_fedrank_did_not_export_is_refused(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="ONNX is not installed: pip install 'fedrank[onnx]'")
+
+    def model(inputs, outputs, kind="Identity"):
+        def values(named):
+            return [onnx.helper.make_tensor_value_info(name, *rest) for name, *rest in named]
+
+        node = onnx.helper.make_node(kind, [each[0] for each in inputs], [each[0] for each in outputs])
+        graph = onnx.helper.make_graph([node], "g", values(inputs), values(outputs))
+        made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+        made.ir_version = 9
+        (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+        return tmp_path / "m.onnx"
+
+    float32, uint8 = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8
+    for inputs, outputs in (
+        ([("pictures", float32, ["n", 1, 8, 8])], [("logits", float32, ["n", 1, 8, 8])]),
+        ([("images", uint8, ["n", 1, 8, 8])], [("logits", uint8, ["n", 1, 8, 8])]),
+        ([("images", float32, ["n"])], [("logits", float32, ["n"])]),
+    ):
+        with pytest.raises(RunError, match="not exported by fedrank"):
+            open_model(model(inputs, outputs))
+    flat = model([("images", float32, [1, 1, 8, 8])], [("logits", float32, [1, 10])], "Flatten")
+    try:
+        opened = open_model(flat)
+    except RunError:
+        return  # some versions of the runtime notice that 64 numbers are no 10 classes
+    with pytest.raises(RunError, match="the model fails"):
+        opened.predict(np.zeros((2, 1, 8, 8)))
+
+
+def test_what_a_run_lives_on_and_what_is_no_file_is_never_overwritten(trained, tmp_path):
+    directory, method, state, _, _ = trained
+    (tmp_path / "folder").mkdir()
+    for path in (directory.path / "checkpoint.npz", directory.path / "config.toml", tmp_path / "folder"):
+        before = path.stat()
+        with pytest.raises(RunError, match="Name another with --out"):
+            export(directory, method, state, "torch", path)
+        assert path.stat() == before
+    (tmp_path / "link.pt").symlink_to(tmp_path / "target.pt")
+    export(directory, method, state, "torch", tmp_path / "link.pt")
+    assert (tmp_path / "link.pt").is_symlink()
+    assert (tmp_path / "target.pt").stat().st_size > 1000
+    with pytest.raises(RunError, match="cannot be written"):
+        export(directory, method, state, "torch", tmp_path / "none" / "model.pt")
 
 
 def test_weights_have_no_compact_form(tmp_path):
@@ -148,8 +224,6 @@ def test_commands_export_and_predict(trained, tmp_path, monkeypatch):
 
 
 def test_images_are_read_as_the_data_set_stores_them(tmp_path):
-    from fedrank.data import find_source
-
     Image.new("RGB", (64, 48), (255, 0, 0)).save(tmp_path / "red.png")
     [red] = read_images([tmp_path / "red.png"], find_source("cifar10"))
     assert red.shape == (3, 32, 32)
@@ -158,3 +232,43 @@ def test_images_are_read_as_the_data_set_stores_them(tmp_path):
     [grey] = read_images([tmp_path / "red.png"], find_source("digits"))
     assert grey.shape == (1, 8, 8)
     assert grey.max() <= 16
+
+
+def test_sixteen_bits_are_read_as_eight_and_transparent_images_are_refused(tmp_path):
+    source = find_source("mnist")
+    grey = np.arange(784, dtype=np.uint8).reshape(28, 28)
+    Image.fromarray(grey).save(tmp_path / "8.png")
+    Image.fromarray(grey.astype(np.uint16) * 257).save(tmp_path / "16.png")
+    eight, sixteen = read_images([tmp_path / "8.png", tmp_path / "16.png"], source)
+    assert np.array_equal(eight, sixteen)
+    assert eight.max() > 200
+    Image.fromarray(np.dstack([grey, grey, grey, np.full_like(grey, 255)])).save(tmp_path / "rgba.png")
+    assert np.array_equal(read_images([tmp_path / "rgba.png"], source)[0], eight)
+    Image.fromarray(np.dstack([grey, grey, grey, grey])).save(tmp_path / "clear.png")
+    with pytest.raises(DataError, match="transparent"):
+        read_images([tmp_path / "clear.png"], source)
+
+
+@pytest.mark.filterwarnings("ignore")  # the readers complain of what they read
+def test_images_that_make_their_reader_stumble_are_refused(tmp_path):
+    """A header of 60,000 x 60,000 pixels, and damaged files of many kinds."""
+    huge = tmp_path / "huge.ppm"
+    huge.write_bytes(b"P6 60000 60000 255\n")
+    rng = np.random.default_rng(5)
+    paths = [huge]
+    for kind in ("png", "bmp", "ppm", "tiff", "gif"):
+        Image.fromarray(rng.integers(0, 255, (28, 28)).astype(np.uint8)).save(tmp_path / f"a.{kind}")
+        content = bytearray((tmp_path / f"a.{kind}").read_bytes())
+        for number in range(20):
+            hurt = content.copy()
+            for place in rng.integers(0, min(len(hurt), 120), 4):
+                hurt[place] = int(rng.integers(256))
+            paths.append(tmp_path / f"{number}.{kind}")
+            paths[-1].write_bytes(hurt)
+    refused = 0
+    for path in paths:
+        try:
+            read_images([path], find_source("mnist"))
+        except DataError:
+            refused += 1
+    assert refused > 20

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import operator
 import struct
 import warnings
 import zlib
@@ -15,13 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor, nn
 
-from fedrank.data import Inputs, Preprocess, Source, find_source
+from fedrank.data import SOURCES, Inputs, Preprocess, Source, find_source
 from fedrank.errors import ConfigError, DataError, FedrankError, RunError
 from fedrank.experiment.config import Experiment, NetworkSection
-from fedrank.experiment.rundir import RunDirectory, replace_file
+from fedrank.experiment.rundir import RunDirectory, write_output
 from fedrank.methods import FRL
 from fedrank.methods.frl import FRLState
 from fedrank.nn import NETWORKS, Supernetwork, supernetwork
@@ -67,22 +69,23 @@ def export(run: RunDirectory, method: Any, state: Any, to: str, path: Path) -> N
     model, source = method.model(state), find_source(run.experiment.data.name)
     match to:
         case "torch":
-            with path.open("wb") as file:
-                torch.save(model.state_dict(), file)
+            file = io.BytesIO()
+            torch.save(model.state_dict(), file)
+            write_output(path, file.getbuffer())
         case "onnx":
-            write_onnx(Whole(model, source.preprocess), source, path)
+            write_output(path, onnx_bytes(Whole(model, source.preprocess), source))
         case "fedrank":
             if not isinstance(method, FRL):
                 raise ConfigError(
                     f"{run.path}: {run.experiment.method.name} trains weights: only rankings have this form"
                 )
-            write_compact(run.experiment, method, state, path)
+            write_output(path, compact_bytes(run.experiment, method, state))
         case _:
             raise ConfigError(f"--to {to}: there are {', '.join(SUFFIXES)}")
 
 
-def write_onnx(model: nn.Module, source: Source, path: Path) -> None:
-    """Write a model as ONNX. It takes any number of images."""
+def onnx_bytes(model: nn.Module, source: Source) -> bytes:
+    """Return a model as ONNX. It takes any number of images."""
     try:
         import onnxscript  # noqa: F401  (the exporter needs it)
     except ModuleNotFoundError:
@@ -101,11 +104,11 @@ def write_onnx(model: nn.Module, source: Source, path: Path) -> None:
             dynamic_shapes=({0: torch.export.Dim("images")},),
         )
     assert program is not None
-    program.save(path)
+    return bytes(program.model_proto.SerializeToString())
 
 
-def write_compact(experiment: Experiment, method: FRL, state: FRLState, path: Path) -> None:
-    """Write a subnetwork as its network's description, a seed, and one bit for every edge."""
+def compact_bytes(experiment: Experiment, method: FRL, state: FRLState) -> bytes:
+    """Return a subnetwork as its network's description, a seed, and one bit for every edge."""
     section = experiment.network
     description = json.dumps(
         {
@@ -119,11 +122,11 @@ def write_compact(experiment: Experiment, method: FRL, state: FRLState, path: Pa
     ).encode()
     bits = np.packbits(method.network.mask(state.ranking)).tobytes()
     body = HEADER.pack(MAGIC, VERSION, len(description)) + description + bits
-    replace_file(path, body + CHECKSUM.pack(zlib.crc32(body)))
+    return body + CHECKSUM.pack(zlib.crc32(body))
 
 
 def read_compact(path: Path) -> tuple[nn.Module, Source]:
-    """Return the model in a file that `write_compact` made, and the data that it was trained on."""
+    """Return the model in a file that `compact_bytes` fills, and the data that it was trained on."""
     try:
         content = path.read_bytes()
         magic, version, length = HEADER.unpack_from(content)
@@ -138,14 +141,29 @@ def read_compact(path: Path) -> tuple[nn.Module, Source]:
         )
         source = find_source(description["data"])
         network = supernetwork(
-            NETWORKS[section.name](), seed=description["seed"], keep=section.keep, weights=section.weights
+            NETWORKS[section.name](),
+            seed=operator.index(description["seed"]),
+            keep=section.keep,
+            weights=section.weights,
         )
         mask = _mask(network, body[HEADER.size + length :])
+        model = network.with_weights(np.where(mask, network.weights, np.float32(0)))
+        _check_takes(model, source)
     except FileNotFoundError:
         raise RunError(f"{path}: there is no such file") from None
-    except (OSError, ValueError, KeyError, TypeError, struct.error, FedrankError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, struct.error, FedrankError) as error:
         raise RunError(f"{path}: this is no model of fedrank's ({error})") from error
-    return network.with_weights(np.where(mask, network.weights, np.float32(0))), source
+    return model, source
+
+
+def _check_takes(model: nn.Module, source: Source) -> None:
+    try:
+        with torch.inference_mode():
+            classes = model(torch.zeros(1, *source.shape)).shape[1]
+    except RuntimeError as error:
+        raise ValueError(f"the network does not take images of {source.name}") from error
+    if classes < source.classes:
+        raise ValueError(f"the network tells {classes} classes apart, {source.name} has {source.classes}")
 
 
 def _mask(network: Supernetwork, packed: bytes) -> NDArray[np.bool_]:
@@ -188,13 +206,23 @@ def _open_onnx(path: Path) -> Portable:
         raise RunError(f"{path}: there is no such file") from None
     except Exception as error:  # the runtime's own exceptions have no common name
         raise RunError(f"{path}: this is no model in ONNX ({error})") from error
-    shape, classes = tuple(session.get_inputs()[0].shape[1:]), session.get_outputs()[0].shape[1]
-    from fedrank.data import SOURCES
-
+    inputs, outputs = session.get_inputs(), session.get_outputs()
+    if [(each.name, each.type, len(each.shape)) for each in inputs] != [("images", "tensor(float)", 4)] or [
+        (each.name, len(each.shape)) for each in outputs
+    ] != [("logits", 2)]:
+        raise RunError(f"{path}: this model was not exported by fedrank; it should turn images into logits")
+    shape, classes = tuple(inputs[0].shape[1:]), outputs[0].shape[1]
     fitting = [source for source in SOURCES.values() if (source.shape, source.classes) == (shape, classes)]
     if not fitting:
         raise RunError(f"{path}: takes images of shape {shape}, which none of fedrank's data sets has")
-    return Portable(lambda images: session.run(None, {"images": images.astype(np.float32)})[0], fitting[0])
+
+    def predict(images: Inputs) -> NDArray[np.float32]:
+        try:
+            return np.asarray(session.run(["logits"], {"images": images.astype(np.float32)})[0])
+        except Exception as error:  # as above
+            raise RunError(f"{path}: the model fails ({error})") from error
+
+    return Portable(predict, fitting[0])
 
 
 def read_images(paths: Sequence[Path], source: Source) -> Inputs:
@@ -204,11 +232,20 @@ def read_images(paths: Sequence[Path], source: Source) -> Inputs:
     for path in paths:
         try:
             with Image.open(path) as image:
-                picture = image.convert("L" if channels == 1 else "RGB").resize((width, height))
+                picture = _opaque(image).convert("L" if channels == 1 else "RGB").resize((width, height))
         except FileNotFoundError:
             raise DataError(f"{path}: there is no such file") from None
-        except (OSError, UnidentifiedImageError) as error:
-            raise DataError(f"{path}: this is no image ({error})") from error
+        except Exception as error:  # a damaged image makes its reader raise almost anything
+            raise DataError(f"{path}: cannot be read as an image ({error})") from error
         pixels = np.asarray(picture, np.float32).reshape(height, width, channels).transpose(2, 0, 1)
         images.append(pixels * (source.preprocess.scale / 255))
     return np.stack(images)
+
+
+def _opaque(image: Image.Image) -> Image.Image:
+    """Return an image of eight bits a channel in which nothing is transparent."""
+    if image.has_transparency_data and np.asarray(image.convert("RGBA").getchannel("A")).min() < 255:
+        raise ValueError("it has transparent parts; save it on a plain background")
+    if image.mode.startswith("I"):  # sixteen bits of grey, which `convert` would cut off at 255
+        return Image.fromarray((np.asarray(image, np.float64) / 257).astype(np.uint8))
+    return image

@@ -110,6 +110,10 @@ def run_to_the_end(
 def check_log(log: str | None) -> None:
     if log not in (None, "tensorboard"):
         raise ConfigError(f"--log {log}: there is tensorboard; for others see docs/reports.md")
+    if log:
+        from fedrank.report.tensorboard import check_installed
+
+        check_installed()
 
 
 def play_run(

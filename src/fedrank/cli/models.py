@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedrank.cli.base import DataDir, RunDirArgument, app, out
+from fedrank.cli.base import RunDirArgument, app, out
 
 
 def _complete_kind() -> list[str]:
@@ -28,7 +28,6 @@ def export(
         Path | None,
         typer.Option("--out", "-o", help="The file.", show_default="model.* in the run directory"),
     ] = None,
-    data_dir: DataDir = None,
 ) -> None:
     """Write the model of a run to a file.
 
@@ -36,8 +35,9 @@ def export(
     stored, such as 0 to 255, and holds the preprocessing.
     """
     from fedrank.errors import ConfigError, RunError
+    from fedrank.experiment.build import build_method
     from fedrank.experiment.rundir import RunDirectory
-    from fedrank.experiment.runner import last_state, prepare
+    from fedrank.experiment.runner import last_state
     from fedrank.export import SUFFIXES
     from fedrank.export import export as write
     from fedrank.report.terminal import mebibytes
@@ -46,15 +46,12 @@ def export(
         raise ConfigError(f"--to {to}: there are {', '.join(SUFFIXES)}")
     run = RunDirectory.open(run_dir)
     with out.status("building the model"):
-        method = prepare(run.experiment, data_dir or run.data_dir).method
+        method = build_method(run.experiment)
         state = last_state(run, method)
     if state.round == 0:
         raise RunError(f"{run_dir}: no round is finished yet, there is no model")
     path = out_file or run_dir / f"model{SUFFIXES[to]}"
-    try:
-        write(run, method, state, to, path)
-    except OSError as error:
-        raise RunError(f"{path}: cannot be written ({error.strerror})") from error
+    write(run, method, state, to, path)
     out.print(f"{path} is written, {mebibytes(path.stat().st_size)}.", soft_wrap=True, highlight=False)
 
 
@@ -75,10 +72,13 @@ def predict(
     import numpy as np
     from rich.table import Table
 
+    from fedrank.errors import RunError
     from fedrank.export import open_model, read_images
 
     portable = open_model(model)
-    logits = portable.predict(read_images(images, portable.source))
+    logits = portable.predict(read_images(images, portable.source))[:, : portable.source.classes]
+    if not np.isfinite(logits).all():
+        raise RunError(f"{model}: the model answers with what is no number")
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
     table = Table(box=None, padding=(0, 2))

@@ -40,16 +40,24 @@ def _partition(data: DataSection, loaded: Loaded) -> Partition:
             return ByWriter(loaded.writers)
 
 
-def build_method(experiment: Experiment, federation: Federation) -> Method[Any]:
-    """Make the method and check that its network fits the data."""
-    section = experiment.network
-    skeleton = NETWORKS[section.name]()
+def check_network(experiment: Experiment, federation: Federation) -> None:
+    """Refuse a network that does not fit the data."""
+    name = experiment.network.name
     try:
-        check_fit(skeleton, federation)
+        check_fit(NETWORKS[name](), federation)
     except ModelError as error:
-        raise ConfigError(f"network.name = {section.name!r}: {error}") from None
+        raise ConfigError(f"network.name = {name!r}: {error}") from None
+
+
+def build_method(experiment: Experiment) -> Method[Any]:
+    """Make the method."""
+    section = experiment.network
     network = supernetwork(
-        skeleton, seed=experiment.seed, keep=section.keep, weights=section.weights, scores=section.scores
+        NETWORKS[section.name](),
+        seed=experiment.seed,
+        keep=section.keep,
+        weights=section.weights,
+        scores=section.scores,
     )
     local = experiment.local
     training = LocalTraining(

@@ -28,6 +28,7 @@ from fedrank.experiment.config import Experiment, load_file
 FORMAT = 3
 CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
 CHECKPOINT, SUMMARY = "checkpoint.npz", "summary.json"
+OWN_FILES = {CONFIG, ENVIRONMENT, METRICS, CHECKPOINT, SUMMARY}
 METRICS_KEYS = {"round", "evaluation", "clients", "upload_bytes", "download_bytes", "wall_seconds"}
 
 
@@ -207,6 +208,19 @@ class RunDirectory:
                 else ""
             )
             raise RunError(f"{self.path / name}: cannot be written ({error.strerror}).{intact}") from error
+
+
+def write_output(path: Path, content: bytes | memoryview) -> None:
+    """Write a file that the user has named. What is no file, and what a run lives on, is left alone."""
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        raise RunError(f"{path}: is there already and is no ordinary file. Name another with --out.")
+    if target.name in OWN_FILES and (target.parent / ENVIRONMENT).exists():
+        raise RunError(f"{path}: the run itself needs this file. Name another with --out.")
+    try:
+        replace_file(target, content)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def replace_file(path: Path, content: bytes | memoryview) -> None:

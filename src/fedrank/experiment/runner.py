@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from fedrank.data import Federation
 from fedrank.engine import Engine, local_engine
 from fedrank.errors import RunError
-from fedrank.experiment.build import build_adversary, build_federation, build_method
+from fedrank.experiment.build import build_adversary, build_federation, build_method, check_network
 from fedrank.experiment.config import Experiment
 from fedrank.experiment.interrupt import Interrupt
 from fedrank.experiment.metrics import Evaluation
@@ -82,7 +82,8 @@ def prepare(experiment: Experiment, data_dir: Path) -> Prepared:
     federation = build_federation(experiment.data, experiment.seed, data_dir)
     schedule = Schedule(experiment.rounds, experiment.clients_per_round, experiment.evaluate_every)
     schedule.check(federation)
-    method = build_method(experiment, federation)
+    check_network(experiment, federation)
+    method = build_method(experiment)
     check_voters(method, schedule)
     adversary = build_adversary(experiment, federation)
     if adversary and adversary.attack.poison:

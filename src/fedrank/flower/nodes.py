@@ -13,7 +13,7 @@ from fedrank.attacks import Knowledge, attack_named
 from fedrank.data import Client, Dataset, Federation, default_data_dir, find_source
 from fedrank.engine.task import Worker
 from fedrank.errors import ConfigError, DataError
-from fedrank.experiment.build import build_method
+from fedrank.experiment.build import build_method, check_network
 from fedrank.experiment.config import Experiment, parse
 from fedrank.experiment.rounds import Adversary, craft, select
 from fedrank.experiment.runner import Prepared, prepare
@@ -60,7 +60,8 @@ def _prepared(experiment: str, data_dir: Path) -> Prepared:
 
 def _voter_with_own_data(experiment: Experiment, path: Path, attack_name: str) -> Voter:
     federation = read_own_data(path, experiment)
-    method = build_method(experiment, federation)
+    check_network(experiment, federation)
+    method = build_method(experiment)
     assert isinstance(method, FRL)
     attack = attack_named(attack_name) if attack_name else None
     if attack and attack.poison:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedrank.errors import ConfigError, RunError
+from fedrank.errors import ConfigError
+from fedrank.experiment.rundir import write_output
 
 if TYPE_CHECKING:
     import altair
@@ -56,8 +58,13 @@ def save(chart: altair.TopLevelMixin, path: Path) -> None:
     """Write a chart as the kind of file that its name asks for."""
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{path}: a chart can be written as {', '.join(SUFFIXES)}")
-    options = {"inline": True} if path.suffix.lower() == ".html" else {"scale_factor": 2}
-    try:
-        chart.save(path, format=path.suffix.lower()[1:], **options)  # type: ignore[arg-type]
-    except OSError as error:
-        raise RunError(f"{path}: cannot be written ({error.strerror})") from error
+    kind = path.suffix.lower()[1:]
+    options = {"inline": True} if kind == "html" else {"scale_factor": 2}
+    if kind == "png":
+        picture = io.BytesIO()
+        chart.save(picture, format=kind, **options)  # type: ignore[arg-type]
+        write_output(path, picture.getbuffer())
+    else:
+        text = io.StringIO()
+        chart.save(text, format=kind, **options)  # type: ignore[arg-type]
+        write_output(path, text.getvalue().encode())

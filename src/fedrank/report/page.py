@@ -11,7 +11,7 @@ from typing import Any
 
 from fedrank import __version__
 from fedrank.errors import ConfigError, RunError
-from fedrank.experiment.rundir import RunDirectory, replace_file
+from fedrank.experiment.rundir import RunDirectory, replace_file, write_output
 from fedrank.report.audits import apartness
 from fedrank.report.charts import load_altair
 from fedrank.report.run_charts import RUN_CHARTS, Named
@@ -32,10 +32,7 @@ def own_report(directory: RunDirectory) -> str:
 
 def write_report(runs: Named, path: Path) -> None:
     """Write the report of one run, or of several side by side."""
-    try:
-        replace_file(path, page(runs).encode())
-    except OSError as error:
-        raise RunError(f"{path}: cannot be written ({error.strerror})") from error
+    write_output(path, page(runs).encode())
 
 
 def page(runs: Named) -> str:

@@ -9,16 +9,21 @@ from fedrank.errors import ConfigError
 from fedrank.experiment.rounds import Round
 
 
+def check_installed() -> None:
+    """Say what is missing, before anything is made."""
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ModuleNotFoundError:
+        raise ConfigError("--log tensorboard needs an extra: pip install 'fedrank[tensorboard]'") from None
+
+
 class TensorBoardLog:
     """Writes each round's numbers as TensorBoard events; watches a run as the progress bar does."""
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ModuleNotFoundError:
-            raise ConfigError(
-                "--log tensorboard needs an extra: pip install 'fedrank[tensorboard]'"
-            ) from None
+        check_installed()
+        from torch.utils.tensorboard import SummaryWriter
+
         self.writer = SummaryWriter(str(folder))
 
     def begin(self, done: int, rounds: int) -> None: ...
