@@ -16,11 +16,12 @@ from typer.testing import CliRunner
 
 from fedrank import __version__
 from fedrank.cli import app
-from fedrank.errors import ConfigError, RunError
+from fedrank.errors import ConfigError, DataError, RunError
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.paper.published import ROBUSTNESS, TRAFFIC
 from fedrank.paper.recipes import RECIPES, SCALES, Shows, chosen, differences, recipe_named
-from fedrank.paper.sweep import Cell, is_finished, read_results, results, run_cells, write_results
+from fedrank.paper.results import read_results, results, write_results
+from fedrank.paper.sweep import Cell, is_finished, run_cells
 from fedrank.report.figures import COMPUTED as PAINTED
 from fedrank.report.figures import DRAWN
 from fedrank.report.tables import results_grid
@@ -36,14 +37,15 @@ def tiny_cell(vote: str, *settings: str) -> Cell:
 @pytest.mark.slow
 def test_a_sweep_runs_what_is_missing_and_nothing_twice(tmp_path: Path) -> None:
     cells = [tiny_cell("borda"), tiny_cell("median")]
-    done: list[str] = []
-    run_cells(cells[:1], tmp_path, tmp_path, jobs=2, done=lambda cell: done.append(cell.place["vote"]))
+    told: list[int] = []
+    run_cells(cells[:1], tmp_path, tmp_path, jobs=2)
     first = (tmp_path / cells[0].name / "summary.json").stat().st_mtime_ns
     rows = results(cells, tmp_path)
     assert [row["finished"] for row in rows] == [True, False]
-    run_cells(cells, tmp_path, tmp_path, jobs=2, done=lambda cell: done.append(cell.place["vote"]))
+    run_cells(cells, tmp_path, tmp_path, jobs=2, progress=told.append)
     assert (tmp_path / cells[0].name / "summary.json").stat().st_mtime_ns == first
-    assert done == ["borda", "borda", "median"]
+    assert told == sorted(told)
+    assert (told[0], told[-1]) == (1, 2)
     rows = results(cells, tmp_path)
     assert all(row["finished"] and row["made_with"]["torch"] for row in rows)
     accuracy = rows[0]["evaluation"]["test_accuracy"]
@@ -52,6 +54,9 @@ def test_a_sweep_runs_what_is_missing_and_nothing_twice(tmp_path: Path) -> None:
     (tmp_path / cells[0].name).rename(tmp_path / tiny_cell("borda", "seed=8").name)
     with pytest.raises(RunError, match="holds a run with other settings"):
         is_finished(tiny_cell("borda", "seed=8"), tmp_path)
+    grid = results_grid(RECIPES["votes"], results([tiny_cell("borda", "seed=8"), cells[1]], tmp_path))
+    assert grid.rows[0][-1] == "unusable"
+    assert any("holds a run with other settings" in note for note in grid.notes)
 
 
 @pytest.mark.slow
@@ -98,12 +103,23 @@ def wait_for(condition: Callable[[], bool], seconds: float = 90) -> None:
         time.sleep(0.1)
 
 
+def test_missing_data_is_told_before_anything_is_run(tmp_path: Path) -> None:
+    cells = [tiny_cell("borda"), Cell({"data": "mnist"}, "mnist", ("rounds=1",))]
+    with pytest.raises(DataError, match=r"mnist: no file .*fedrank data get mnist"):
+        run_cells(cells, tmp_path / "runs", tmp_path, jobs=1)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_run_that_fails_stops_the_sweep_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "mnist").mkdir()
+    for split in ("train", "test"):
+        (tmp_path / "mnist" / f"{split}-00000-of-00001.parquet").write_bytes(b"no parquet")
     cell = Cell({"data": "mnist"}, "mnist", ("rounds=1",))
-    with pytest.raises(
-        RunError, match=r"mnist_rounds=1: the run failed: mnist: no file .*fedrank data get mnist"
-    ):
+    with pytest.raises(RunError, match=r"mnist_rounds=1: the run failed: .*parquet"):
         run_cells([cell], tmp_path, tmp_path, jobs=1)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot hold runs"):
+        run_cells([tiny_cell("borda")], tmp_path / "file", tmp_path, jobs=1)
 
 
 def finished_row(place: dict, **more: object) -> dict:
@@ -116,7 +132,8 @@ def finished_row(place: dict, **more: object) -> dict:
         "published": None,
         "rounds": 30,
         "curve": {"round": [1, 2, 3, 4], "accuracy": [0.1, 0.5, 0.6, 0.7], "loss": [1.0] * 4},
-        "evaluation": {"clients": clients},
+        "evaluation": {"clients": clients, "test_accuracy": 0.9},
+        "sent": {},
         "made_with": {"fedrank": __version__, "torch": "2.13.0", "numpy": "2.4.6", "date": "2026-11-16"},
         **more,
     }
@@ -158,7 +175,7 @@ def test_ours_stands_beside_the_papers() -> None:
     assert [row[2:] for row in grid.rows] == [
         ["mean", "95.5", "98.3"],
         ["std", "6.4", "4.1"],
-        ["min", "50.0", "80"],
+        ["min", "50.0", "80.0"],
         ["max", "100.0", "100"],
     ]
 
@@ -186,13 +203,20 @@ def test_the_caption_names_what_is_not_as_published() -> None:
 
 
 def test_results_that_are_no_results_are_refused(tmp_path: Path) -> None:
-    write_results([finished_row({"data": "mnist"})], tmp_path / "good.json")
-    assert read_results(tmp_path / "good.json")[0]["rounds"] == 30
+    good = finished_row({"data": "mnist"})
+    write_results([good], tmp_path / "good.json")
+    assert read_results(tmp_path / "good.json", ["data"])[0]["rounds"] == 30
+    with pytest.raises(RunError, match="results of another table, with data"):
+        read_results(tmp_path / "good.json", ["weights"])
+    for left_out in ("made_with", "evaluation", "place", "finished", "preset"):
+        write_results([{k: v for k, v in good.items() if k != left_out}], tmp_path / "bad.json")
+        with pytest.raises(RunError, match="no file of results"):
+            read_results(tmp_path / "bad.json", ["data"])
     (tmp_path / "bad.json").write_text('[{"place": 3}]')
     with pytest.raises(RunError, match="no file of results"):
-        read_results(tmp_path / "bad.json")
+        read_results(tmp_path / "bad.json", ["data"])
     with pytest.raises(RunError, match="no such file"):
-        read_results(tmp_path / "none.json")
+        read_results(tmp_path / "none.json", ["data"])
 
 
 def test_published_numbers_were_copied_completely() -> None:
@@ -285,12 +309,28 @@ def test_every_table_can_be_made_at_the_smallest_scale(name: str, shared_runs: P
     words = ["paper", "run", name, "--scale", "smoke", "--runs", str(tmp_path), "--data-dir", str(tmp_path)]
     made = CliRunner().invoke(app, words)
     assert made.exit_code == 0, made.output
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     shown_again = CliRunner().invoke(
         app, ["paper", "show", name, "--scale", "smoke", "--runs", str(tmp_path)]
     )
-    assert "unfinished" not in shown_again.output
+    assert not {"unfinished", "unusable", "not run"} & set(shown_again.output.split())
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == written
     folder = tmp_path / f"{name}-smoke"
     assert (folder / "table.md").read_text().startswith("|")
     if RECIPES[name].cells("smoke"):
         assert all(row["finished"] for row in json.loads((folder / "results.json").read_text()))
     assert name not in (*DRAWN, *PAINTED) or list(folder.glob("*.svg"))
+    if name == "curves":  # what is varied in the paper is varied here
+        assert (
+            len(
+                {
+                    row["evaluation"]["test_loss"]
+                    for row in read_results(folder / "results.json", ["local epochs"])
+                }
+            )
+            == 4
+        )
+        some = CliRunner().invoke(app, [*words, "--only", "5"])
+        assert some.exit_code == 0, some.output
+        assert len(read_results(tmp_path / "curves-smoke-5" / "results.json", ["local epochs"])) == 1
+        assert "data.name digits (paper: cifar10)" in (folder / "curves.svg").read_text()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedrank.cli.base import DataDir, app, out
-from fedrank.errors import ConfigError
+from fedrank.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from fedrank.paper.recipes import Recipe
-    from fedrank.paper.sweep import Cell
     from fedrank.report.tables import Grid
 
 RUN_DIRECTORIES = "runs"
@@ -71,25 +70,49 @@ def paper_run(
 
     from fedrank.data import default_data_dir
     from fedrank.engine import default_workers
+    from fedrank.experiment.rundir import write_output
     from fedrank.paper.recipes import chosen, recipe_named
+    from fedrank.paper.results import results, write_results
     from fedrank.paper.sweep import run_cells
+    from fedrank.report.charts import save
+    from fedrank.report.figures import figures
     from fedrank.report.page import own_report
     from fedrank.report.terminal import stderr_console
 
     recipe = recipe_named(table)
     cells = chosen(recipe.cells(_known(scale)), only or ())
-    columns = (TextColumn("runs"), BarColumn(bar_width=20), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=stderr_console()) as progress:
-        task = progress.add_task("runs", total=len({cell.name for cell in cells}))
-        run_cells(
-            cells,
-            runs / RUN_DIRECTORIES,
-            data_dir or default_data_dir(),
-            jobs=jobs or default_workers(),
-            done=lambda _: progress.advance(task),
-            finish=own_report,
-        )
-    _render(recipe, cells, scale, only or (), runs)
+    rounds = sum(cell.experiment.rounds for cell in {cell.name: cell for cell in cells}.values())
+    columns = (TextColumn("rounds"), BarColumn(bar_width=20), MofNCompleteColumn(), TimeRemainingColumn())
+    try:
+        with Progress(*columns, console=stderr_console()) as progress:
+            task = progress.add_task("rounds", total=rounds)
+            run_cells(
+                cells,
+                runs / RUN_DIRECTORIES,
+                data_dir or default_data_dir(),
+                jobs=jobs or default_workers(),
+                progress=lambda played: progress.update(task, completed=played),
+                finish=own_report,
+            )
+    except KeyboardInterrupt:
+        stderr_console().print("Stopped and saved. The same command goes on.")
+        raise typer.Exit(130) from None
+    words = [word for each in only or () for word in ("--only", each)]
+    command = shlex.join(["fedrank", "paper", "run", table, "--scale", scale, *words])
+    rows = results(cells, runs / RUN_DIRECTORIES)
+    grid = _grid(recipe, rows, f"`{command}`")
+    out.print(grid.terminal())
+    folder = runs / re.sub(r"[^\w.%-]+", "-", "-".join([table, scale, *(only or ())])).lower()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be made ({error.strerror})") from error
+    write_output(folder / "table.md", f"{grid.markdown()}\n".encode())
+    if rows:
+        write_results(rows, folder / "results.json")
+    for name, chart in figures(recipe, rows).items():
+        save(chart, folder / f"{name}.svg")
+    out.print(f"Table, results and charts lie in {folder}", soft_wrap=True, highlight=False)
 
 
 @paper_app.command("show")
@@ -104,19 +127,19 @@ def paper_show(
 ) -> None:
     """Print a table, ours beside the paper's; what is missing or unfinished is shown as such."""
     from fedrank.paper.recipes import chosen, recipe_named
-    from fedrank.paper.sweep import cell_of, read_results
+    from fedrank.paper.results import cell_of, read_results, results
 
     recipe = recipe_named(table)
     if results_file:
-        rows = read_results(results_file)
+        rows = read_results(results_file, (*recipe.rows, *recipe.columns))
         wanted = [cell.place for cell in chosen([cell_of(row) for row in rows], only or ())]
-        found = [row for row in rows if row["place"] in wanted]
-        out.print(_grid(recipe, found, str(results_file)).terminal())
+        rows = [row for row in rows if row["place"] in wanted]
+        out.print(_grid(recipe, rows, str(results_file)).terminal())
         return
     cells = chosen(recipe.cells(_known(scale)), only or ())
     if cells and not (runs / RUN_DIRECTORIES).is_dir():
         raise ConfigError(f"{runs}: there are no runs yet. Make them with 'fedrank paper run {table}'.")
-    _render(recipe, cells, scale, only or (), runs)
+    out.print(_grid(recipe, results(cells, runs / RUN_DIRECTORIES), str(runs)).terminal())
 
 
 def _known(scale: str) -> str:
@@ -129,7 +152,7 @@ def _known(scale: str) -> str:
 
 def _grid(recipe: Recipe, rows: list[dict[str, Any]], source: str) -> Grid:
     from fedrank.paper.recipes import differences
-    from fedrank.paper.sweep import cell_of
+    from fedrank.paper.results import cell_of
     from fedrank.report.tables import COMPUTED, made, results_grid
 
     if recipe.name in COMPUTED:
@@ -138,25 +161,7 @@ def _grid(recipe: Recipe, rows: list[dict[str, Any]], source: str) -> Grid:
     differing = differences(recipe, [cell_of(row) for row in finished])
     notes = [f"Different from the paper: {'; '.join(differing)}."] if differing else []
     notes += [f"{source}: {made(finished)}."] if finished else []
-    return results_grid(recipe, rows, notes)
-
-
-def _render(recipe: Recipe, cells: list[Cell], scale: str, only: Sequence[str], runs: Path) -> None:
-    """Print a table, and write it down with its results and charts."""
-    from fedrank.paper.sweep import results, write_results
-    from fedrank.report.charts import save
-    from fedrank.report.figures import figures
-
-    rows = results(cells, runs / RUN_DIRECTORIES)
-    words = [word for each in only for word in ("--only", each)]
-    command = shlex.join(["fedrank", "paper", "run", recipe.name, "--scale", scale, *words])
-    grid = _grid(recipe, rows, f"`{command}`")
-    out.print(grid.terminal())
-    folder = runs / f"{recipe.name}-{scale}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "table.md").write_text(grid.markdown() + "\n", "utf-8")
-    if rows:
-        write_results(rows, folder / "results.json")
-    for name, chart in figures(recipe.name, rows).items():
-        save(chart, folder / f"{name}.svg")
-    out.print(f"Table, results and charts lie in {folder}", soft_wrap=True, highlight=False)
+    try:
+        return results_grid(recipe, rows, notes)
+    except KeyError as error:
+        raise RunError(f"{source}: a result has no {error}") from error

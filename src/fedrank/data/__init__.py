@@ -13,7 +13,7 @@ from fedrank.data.federation import (
 )
 from fedrank.data.partition import IID, ByWriter, Dirichlet, Partition, Shards
 from fedrank.data.preprocess import Inputs, Preprocess
-from fedrank.data.sources import SOURCES, Loaded, Source, default_data_dir, find_source, load
+from fedrank.data.sources import SOURCES, Loaded, Source, data_files, default_data_dir, find_source, load
 
 __all__ = [
     "IID",
@@ -30,6 +30,7 @@ __all__ = [
     "Samples",
     "Shards",
     "Source",
+    "data_files",
     "deal",
     "default_data_dir",
     "find_source",

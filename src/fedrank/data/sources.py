@@ -126,7 +126,7 @@ def load(name: str, data_dir: Path) -> Loaded:
     source = find_source(name)
     if source.embedded:
         return _load_digits(source)
-    files = {split: parquet_files(data_dir / name, split) for split in source.splits}
+    files = data_files(name, data_dir)
     parts = [_read_parquet(path, source) for path in files["train"]]
     train_count = sum(len(part.labels) for part in parts)
     parts += [_read_parquet(path, source) for path in files.get("test", ())]
@@ -138,6 +138,13 @@ def load(name: str, data_dir: Path) -> Loaded:
     )
     writers = np.concatenate([part.writers for part in parts]) if source.writer_column else None
     return Loaded(dataset, train_count, writers)
+
+
+def data_files(name: str, data_dir: Path) -> dict[str, list[Path]]:
+    """Return the files of a named dataset by split; one that is not there is refused."""
+    source = find_source(name)
+    splits = () if source.embedded else source.splits
+    return {split: parquet_files(data_dir / name, split) for split in splits}
 
 
 def parquet_files(folder: Path, split: str) -> list[Path]:
@@ -166,8 +173,7 @@ def availability(source: Source, data_dir: Path) -> str:
     if not any(folder.glob("*.parquet*")):
         return "no"
     try:
-        for split in source.splits:
-            parquet_files(folder, split)
+        data_files(source.name, data_dir)
     except DataError:
         return "incomplete"
     return "yes"

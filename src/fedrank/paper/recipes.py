@@ -12,6 +12,7 @@ from fedrank.paper.sweep import Cell
 
 SCALES = ("smoke", "laptop", "paper")
 FEMNIST_CLIENTS = 3400
+BEYOND = "beyond the paper"
 
 
 class Shows(enum.Enum):
@@ -45,6 +46,11 @@ class Recipe:
     cells: Callable[[str], list[Cell]] = _none
     shows: Shows = Shows.CLIENTS
     note: str = ""
+
+    @property
+    def published(self) -> bool:
+        """Whether the paper has such a table."""
+        return self.source != BEYOND
 
 
 RECIPES = {
@@ -133,7 +139,7 @@ RECIPES = {
         Recipe(
             name="votes",
             title="Attacks on rankings against votes, for growing shares of malicious clients",
-            source="beyond the paper",
+            source=BEYOND,
             rows=("data", "vote", "attack"),
             columns=("malicious",),
             cells=votes.cells,
@@ -142,7 +148,7 @@ RECIPES = {
         Recipe(
             name="ballots",
             title="What a ballot costs and what it is worth: accuracy against bytes on MNIST",
-            source="beyond the paper",
+            source=BEYOND,
             rows=("ballots", "broadcasts"),
             columns=("malicious",),
             cells=tables.ballots,
@@ -185,6 +191,8 @@ def chosen(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
 
 def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
     """Say which settings of some runs are not the published ones."""
+    if not recipe.published:
+        return []
     published = {tuple(cell.place.values()): cell for cell in recipe.cells("paper")}
     found: dict[str, set[tuple[str, str]]] = {}
     for cell in cells:
@@ -194,9 +202,14 @@ def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
         theirs, ours = original.experiment.flat(), cell.experiment.flat()
         for key in ours.keys() - {"name", "evaluate_every"}:
             if ours[key] != theirs[key]:
-                found.setdefault(key, set()).add((str(ours[key]), str(theirs[key])))
+                found.setdefault(key, set()).add((_told(ours[key]), _told(theirs[key])))
     return [
         f"{key} {', '.join(sorted({ours for ours, _ in pairs}))} "
         f"(paper: {', '.join(sorted({theirs for _, theirs in pairs}))})"
         for key, pairs in sorted(found.items())
     ]
+
+
+def _told(value: object) -> str:
+    """Return a setting in words; without a number of clients every writer is one."""
+    return "a client for each writer" if value is None else str(value)

@@ -5,12 +5,11 @@ What is finished is not run again, what was interrupted is resumed, and what fai
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,17 +17,16 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
 
+from fedrank.data import data_files
 from fedrank.errors import FedrankError, RunError
 from fedrank.experiment.config import Experiment, load_preset
 from fedrank.experiment.environment import describe
-from fedrank.experiment.rundir import RunDirectory
+from fedrank.experiment.rundir import METRICS, RunDirectory
 from fedrank.experiment.runner import Observers, prepare, run
 from fedrank.paper.published import Numbers
 
 LONGEST_NAME = 200
-MADE_WITH = ("fedrank", "torch", "numpy", "date")
 
 
 @dataclass(frozen=True)
@@ -66,36 +64,48 @@ def run_cells(
     data_dir: Path,
     *,
     jobs: int,
-    done: Callable[[Cell], None] = lambda _: None,
+    progress: Callable[[int], None] = lambda _: None,
     finish: Callable[[RunDirectory], object] | None = None,
 ) -> None:
     """Run what is not finished yet, `jobs` runs at a time in processes of their own, one worker each.
 
-    `finish` is called there with every run that has ended. Ctrl-C finishes and saves the rounds that are
-    being played.
+    `finish` is called there with every run that has ended. `progress` is told now and then how many rounds
+    of all runs are played. Ctrl-C finishes and saves the rounds that are being played.
     """
-    waiting = []
-    for cell in {cell.name: cell for cell in cells}.values():
-        if is_finished(cell, folder):
-            done(cell)
-        else:
-            waiting.append(cell)
+    different = {cell.name: cell for cell in cells}.values()
+    waiting = [cell for cell in different if not is_finished(cell, folder)]
+    played = sum(cell.experiment.rounds for cell in different if cell not in waiting)
+    progress(played)
     if not waiting:
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    for name in dict.fromkeys(cell.experiment.data.name for cell in waiting):
+        data_files(name, data_dir)  # what is missing is told now, not in the middle of the night
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{folder}: cannot hold runs ({error.strerror})") from error
     with ProcessPoolExecutor(min(jobs, len(waiting)), get_context("spawn"), _outlive_nobody) as pool:
         playing = {pool.submit(_play, cell, folder, data_dir, finish): cell for cell in waiting}
         try:
-            for future in as_completed(playing):
-                cell = playing[future]
-                try:
-                    future.result()
-                except (FedrankError, BrokenProcessPool) as error:
-                    raise RunError(f"{folder / cell.name}: the run failed: {error}") from error
-                done(cell)
+            while playing:
+                for future in wait(playing, timeout=1, return_when=FIRST_COMPLETED).done:
+                    cell = playing.pop(future)
+                    try:
+                        future.result()
+                    except (FedrankError, BrokenProcessPool) as error:
+                        raise RunError(f"{folder / cell.name}: the run failed: {error}") from error
+                    played += cell.experiment.rounds
+                progress(played + sum(_rounds_played(folder / cell.name) for cell in playing.values()))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _rounds_played(path: Path) -> int:
+    try:
+        return (path / METRICS).read_bytes().count(b"\n")
+    except OSError:
+        return 0
 
 
 _leaving = Event()
@@ -144,70 +154,3 @@ def is_finished(cell: Cell, folder: Path) -> bool:
         raise RunError(f"{directory}: holds a run with other settings. Name another folder with --runs.")
     summary = found.read_summary()
     return summary is not None and summary["rounds"] >= wanted.rounds
-
-
-def results(cells: Iterable[Cell], folder: Path) -> list[dict[str, Any]]:
-    """Return what is known of each cell: its place, settings, and where it is finished its result."""
-    rows = []
-    for cell in cells:
-        row: dict[str, Any] = {
-            "place": cell.place,
-            "preset": cell.preset,
-            "settings": cell.settings,
-            "published": cell.published,
-            "finished": is_finished(cell, folder),
-            "begun": (folder / cell.name).exists(),
-        }
-        if row["finished"]:
-            directory = RunDirectory.open(folder / cell.name)
-            summary = directory.read_summary()
-            assert summary is not None
-            row |= {
-                "rounds": summary["rounds"],
-                "evaluation": _without(summary["evaluation"], "accuracies"),
-                "curve": _curve(directory),
-                "sent": summary["sent"],
-                "made_with": {key: directory.environment.get(key) for key in MADE_WITH},
-            }
-        rows.append(row)
-    return rows
-
-
-def cell_of(row: dict[str, Any]) -> Cell:
-    """Return the run that a result is of."""
-    return Cell(dict(row["place"]), str(row["preset"]), tuple(row["settings"]), row["published"])
-
-
-def _curve(directory: RunDirectory) -> dict[str, list[float]]:
-    """Return what was measured, a list for each number, as that is the shortest to write down."""
-    measured = [record for record in directory.read_metrics() if record["evaluation"]]
-    evaluations = [record["evaluation"] for record in measured]
-    return {
-        "round": [record["round"] for record in measured],
-        "accuracy": [round(each["test_accuracy"], 4) for each in evaluations],
-        "loss": [round(each["test_loss"], 4) for each in evaluations],
-        "clients": [round(each["clients"]["mean"], 4) for each in evaluations],
-    }
-
-
-def _without(values: dict[str, Any], left_out: str) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key != left_out}
-
-
-def read_results(path: Path) -> list[dict[str, Any]]:
-    """Read results that `write_results` wrote."""
-    try:
-        rows = json.loads(path.read_text("utf-8"))
-        if not all(isinstance(row["finished"], bool) and cell_of(row).place for row in rows):
-            raise ValueError("rows without a result")
-    except FileNotFoundError:
-        raise RunError(f"{path}: there is no such file") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path}: this is no file of results ({error})") from error
-    return list(rows)
-
-
-def write_results(rows: list[dict[str, Any]], path: Path) -> None:
-    """Write results down, a line for each run."""
-    lines = ",\n".join(json.dumps(row) for row in rows)
-    path.write_text(f"[\n{lines}\n]\n")

@@ -15,7 +15,7 @@ from fedrank.paper.sweep import Cell
 DATA = ("mnist", "cifar10", "femnist")
 ROUNDS = {"mnist": 30, "cifar10": 10, "femnist": 30}
 """How many rounds are played at the scale `laptop`."""
-SMOKE = ("rounds=1", "local.epochs=1", "data.clients=12", "clients_per_round=6", "evaluate_every=1")
+SMOKE = ("rounds=1", "local.epochs=1", "data.clients=60", "clients_per_round=6", "evaluate_every=1")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def run_of(
     suffix = "-weights" if algorithm.weights else ""
     match scale:
         case "smoke":
-            return Cell(place, f"digits{suffix}", (*chosen, *SMOKE), numbers)
+            return Cell(place, f"digits{suffix}", (*SMOKE, *chosen), numbers)
         case "laptop":
             size = (f"rounds={ROUNDS[data]}", "evaluate_every=5")
             return Cell(place, f"{data}{suffix}", (*chosen, *size), numbers)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedrank.paper.bound import failure_bound, failure_probability
+from fedrank.paper.recipes import Recipe, differences
+from fedrank.paper.results import cell_of
 from fedrank.paper.traffic import traffic_by_size
 from fedrank.report.charts import COLOURS, colour, load_altair
 from fedrank.report.tables import Row, accuracy_of
@@ -13,16 +15,24 @@ from fedrank.report.tables import Row, accuracy_of
 if TYPE_CHECKING:
     import altair
 
-Charts = dict[str, "altair.TopLevelMixin"]
+Charts = dict[str, Any]
+"""Charts of altair's by their names."""
 
 
-def figures(name: str, rows: Sequence[Row]) -> Charts:
+def figures(recipe: Recipe, rows: Sequence[Row]) -> Charts:
     """Return the charts of a table by their names; none where nothing is finished that could be drawn."""
+    if recipe.name in COMPUTED:
+        return {recipe.name: COMPUTED[recipe.name]()}
     finished = [row for row in rows if row["finished"]]
-    if name in COMPUTED:
-        return {name: COMPUTED[name]()}
-    drawn = DRAWN.get(name)
-    return drawn(finished) if drawn and finished else {}
+    if recipe.name not in DRAWN or not finished:
+        return {}
+    differing = differences(recipe, [cell_of(row) for row in finished])
+    charts = DRAWN[recipe.name](finished)
+    if differing:
+        subtitle = ["not as in the paper:", *differing]
+        for chart in charts.values():
+            chart.title = load_altair().Title(chart.title, subtitle=subtitle, anchor="start")
+    return charts
 
 
 def bound_chart() -> altair.FacetChart:

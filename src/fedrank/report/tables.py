@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from fedrank import __version__
 from fedrank.nn import NETWORKS, supernetwork
 from fedrank.paper.bound import failure_bound, failure_probability
 from fedrank.paper.recipes import FEMNIST_CLIENTS, Recipe, Shows
-from fedrank.paper.traffic import traffic_table
+from fedrank.paper.traffic import TrafficRow, traffic_table
 
 SMOOTHED = 3
 """Accuracies on small data are noisy: so many last measurements are averaged."""
@@ -82,7 +83,10 @@ def results_grid(recipe: Recipe, rows: Sequence[Row], notes: Sequence[str] = ())
                 if published:
                     line += _theirs(recipe, row, metric) if row else [""] * width
             lines.append(line)
-    return Grid(f"{recipe.source}: {recipe.title}", headings, lines, [_legend(recipe, rows), *notes])
+    problems = _in_order(f"Unusable: {row['problem']}" for row in rows if row.get("problem"))
+    return Grid(
+        f"{recipe.source}: {recipe.title}", headings, lines, [_legend(recipe, rows), *notes, *problems]
+    )
 
 
 def _columns(recipe: Recipe, column: str) -> list[str]:
@@ -100,6 +104,8 @@ def _ours(recipe: Recipe, row: Row, metric: str) -> list[str]:
 
 def _accuracy(recipe: Recipe, row: Row, metric: str) -> str:
     if not row["finished"]:
+        if row.get("problem"):
+            return "unusable"
         return "unfinished" if row.get("begun") else "not run"
     clients = row["evaluation"]["clients"]
     if recipe.shows is Shows.SPREAD:
@@ -124,22 +130,26 @@ def _theirs(recipe: Recipe, row: Row, metric: str) -> list[str]:
     numbers = row["published"] or {}
     match recipe.shows:
         case Shows.SPREAD:
-            return [f"{numbers[metric]:g}" if metric in numbers else ""]
+            return [str(numbers[metric]) if metric in numbers else ""]
         case Shows.TRAFFIC:
-            return [_with_deviation(numbers), f"{numbers['upload']:g}", f"{numbers['download']:g}"]
+            return [_with_deviation(numbers), str(numbers["upload"]), str(numbers["download"])]
         case _:
             return [_with_deviation(numbers)]
 
 
 def _with_deviation(numbers: dict[str, float]) -> str:
-    return f"{numbers['mean']:g} ({numbers['std']:g})" if numbers else ""
+    return f"{numbers['mean']} ({numbers['std']})" if numbers else ""
 
 
 def _mebibytes(place: dict[str, str]) -> tuple[float, float]:
     """Return what an algorithm sends and receives on the paper's network, as the paper counts."""
-    network = supernetwork(NETWORKS[NETWORK_OF[place["data"]]](), seed=0)
-    row = next(row for row in traffic_table(network.layout) if row.name == place["algorithm"])
+    row = next(row for row in _traffic(NETWORK_OF[place["data"]]) if row.name == place["algorithm"])
     return row.upload_mebibytes, row.download_mebibytes
+
+
+@functools.cache
+def _traffic(network: str) -> list[TrafficRow]:
+    return list(traffic_table(supernetwork(NETWORKS[network](), seed=0).layout))
 
 
 def _kibibytes(row: Row) -> list[str]:
@@ -194,7 +204,7 @@ def bound_grid(recipe: Recipe) -> Grid:
 def communication_grid(recipe: Recipe) -> Grid:
     """Return the bytes of every method on the paper's networks."""
     names = ("lenet", "conv8", "lenet-62")
-    tables = {name: list(traffic_table(supernetwork(NETWORKS[name](), seed=0).layout)) for name in names}
+    tables = {name: _traffic(name) for name in names}
     rows = [
         [
             row.name,
