@@ -1,12 +1,17 @@
 """The paper's tables: what can be computed without training."""
 
+import math
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from fedrank.cli import app
 from fedrank.errors import ConfigError
 from fedrank.nn import NETWORKS, supernetwork
-from fedrank.paper.bound import failure_bound, failure_probability
+from fedrank.paper.bound import failure_bound, failure_probability, whole_share
 from fedrank.paper.traffic import traffic_by_size, traffic_table
 
 ROWS = ("FedAvg", "FRL", "Sparse-FRL, top 50%", "Sparse-FRL, top 10%", "SignSGD", "TopK 50%", "TopK 10%")
@@ -41,7 +46,7 @@ def test_the_figure_covers_all_methods_at_all_sizes() -> None:
 
 @given(st.integers(1, 40), st.floats(0, 1), st.sampled_from([0.0, 0.1, 0.25, 0.5]))
 def test_the_exact_failure_probability_is_that_of_a_sum_of_votes(n: int, p: float, alpha: float) -> None:
-    malicious = round(alpha * n)
+    malicious = next(count for count in range(n + 1) if count / n >= alpha)
     favour = [1.0]  # the probability of 0 votes in favour, then voter after voter
     for voter in range(n):
         q = 1 - p if voter < malicious else p
@@ -55,7 +60,8 @@ def test_the_exact_failure_probability_is_that_of_a_sum_of_votes(n: int, p: floa
 
 @given(st.integers(1, 200), st.floats(0.5, 1), st.floats(0, 0.5))
 def test_the_published_bound_is_one(n: int, p: float, share: float) -> None:
-    alpha = round(share * n) / n  # the bound is about whole clients
+    alpha = whole_share(n, share)
+    assert share - 1e-6 <= alpha < share + 1 / n
     assert failure_probability(n, p, alpha) <= failure_bound(n, p, alpha) + 1e-9
 
 
@@ -64,5 +70,15 @@ def test_the_bound_is_the_published_formula() -> None:
     published = 0.5 * ((n * p * (1 - p)) / (n * (p + alpha * (1 - 2 * p) - 0.5)) ** 2) ** 0.5
     assert failure_bound(n, p, alpha) == pytest.approx(published)
     assert failure_bound(25, 0.5, 0.1) == 1.0
-    with pytest.raises(ConfigError, match="n is at least 1"):
+    with pytest.raises(ConfigError, match="n is a whole number from 1"):
         failure_bound(0, 0.5, 0.1)
+    with pytest.raises(ConfigError, match="n is a whole number from 1"):
+        failure_probability(2.5, 0.5, 0.1)  # type: ignore[arg-type]
+
+
+def test_the_bound_is_printed_and_drawn_for_any_number_of_clients(tmp_path: Path) -> None:
+    reply = CliRunner().invoke(app, ["bound", "-n", "10", "--plot", str(tmp_path / "bound.svg")])
+    assert reply.exit_code == 0, reply.output
+    exact = sum(math.comb(10, k) * 0.9**k * 0.1 ** (10 - k) for k in range(6))
+    assert f"{exact:.3f}" in next(line for line in reply.output.splitlines() if "0 (0%)" in line)
+    assert "10 clients" in (tmp_path / "bound.svg").read_text()

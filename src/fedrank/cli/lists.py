@@ -75,6 +75,27 @@ def _complete_network() -> list[str]:
 
 
 @app.command(rich_help_panel="What there is")
+def bound(
+    clients: Annotated[int, typer.Option("--clients", "-n", min=1, help="Ballots in a vote.")] = 25,
+    plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw it: .svg, .png or .html.")] = None,
+) -> None:
+    """Print how likely a vote drops a good edge: the paper's upper bound, and the exact probability.
+
+    [bold]fedrank bound --clients 100 --plot bound.svg[/]
+    """
+    from fedrank.paper.recipes import RECIPES
+    from fedrank.report.tables import bound_grid
+
+    out.print(bound_grid(RECIPES["bound"], clients).terminal())
+    if plot_file is not None:
+        from fedrank.report.charts import save
+        from fedrank.report.figures import bound_chart
+
+        save(bound_chart(clients), plot_file)
+        out.print(f"  The chart lies in {plot_file}", highlight=False)
+
+
+@app.command(rich_help_panel="What there is")
 def traffic(
     network: Annotated[
         str, typer.Option("--net", help="Which network.", autocompletion=_complete_network)

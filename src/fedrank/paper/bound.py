@@ -32,13 +32,25 @@ def failure_bound(n: int, p: float, alpha: float) -> float:
 def failure_probability(n: int, p: float, alpha: float) -> float:
     """Return the exact probability that at most half of the clients are in favour of a good edge.
 
+    The bound holds for whole clients: see `whole_share`.
+
     >>> round(failure_probability(25, 0.8, 0.2), 4)
     0.0152
     """
     _check(n, p, alpha)
-    malicious = round(alpha * n)
+    malicious = round(whole_share(n, alpha) * n)
     in_favour = np.convolve(_binomial(n - malicious, p), _binomial(malicious, 1 - p))
     return float(in_favour[: n // 2 + 1].sum())
+
+
+def whole_share(n: int, alpha: float) -> float:
+    """Return the least share of n clients that is one of whole clients and not less than alpha.
+
+    >>> whole_share(25, 0.1)  # 3 of 25
+    0.12
+    """
+    _check(n, 0, alpha)
+    return math.ceil(alpha * n - 1e-9) / n
 
 
 def _binomial(trials: int, p: float) -> np.ndarray:
@@ -52,7 +64,7 @@ def _binomial(trials: int, p: float) -> np.ndarray:
 
 
 def _check(n: int, p: float, alpha: float) -> None:
-    if n < 1 or not 0 <= p <= 1 or not 0 <= alpha <= 1:
+    if not isinstance(n, int) or n < 1 or not 0 <= p <= 1 or not 0 <= alpha <= 1:
         raise ConfigError(
-            f"n = {n}, p = {p}, alpha = {alpha}: n is at least 1, p and alpha lie between 0 and 1"
+            f"n = {n}, p = {p}, alpha = {alpha}: n is a whole number from 1, p and alpha lie between 0 and 1"
         )

@@ -13,7 +13,7 @@ from rich.text import Text
 from fedrank.errors import RunError
 from fedrank.experiment.config import Experiment
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.paper.bound import failure_bound, failure_probability
+from fedrank.paper.bound import failure_bound, failure_probability, whole_share
 
 SHOWN_ROUNDS = 10
 SHOWN_BALLOTS = 12
@@ -121,8 +121,9 @@ def apartness(ballots: list[Record]) -> list[float]:
 
 def failure_table(experiment: Experiment) -> Group:
     """Return how likely a simplified vote fails, by the paper's bound and exactly."""
-    n, alpha = experiment.clients_per_round, experiment.attack.share
-    table = _table(f"How likely a vote of {n} ballots drops a good edge, {alpha:.0%} malicious")
+    n = experiment.clients_per_round
+    alpha = whole_share(n, experiment.attack.share)
+    table = _table(f"How likely a vote of {n} ballots drops a good edge, {round(alpha * n)} malicious")
     for column in ("benign clients rank it on top", "the paper's bound", "exactly"):
         table.add_column(column, justify="right")
     for p in (0.6, 0.7, 0.8, 0.9):

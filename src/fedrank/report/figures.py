@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedrank.paper.bound import failure_bound, failure_probability
+from fedrank.paper.bound import failure_bound, failure_probability, whole_share
 from fedrank.paper.recipes import Recipe, differences
 from fedrank.paper.results import cell_of
 from fedrank.paper.traffic import traffic_by_size
 from fedrank.report.charts import COLOURS, colour, load_altair
-from fedrank.report.tables import Row, accuracy_of
+from fedrank.report.tables import BOUND_SHARES, Row, accuracy_of
 
 if TYPE_CHECKING:
     import altair
@@ -35,13 +35,16 @@ def figures(recipe: Recipe, rows: Sequence[Row]) -> Charts:
     return charts
 
 
-def bound_chart() -> altair.FacetChart:
+def bound_chart(clients: int = 25) -> altair.FacetChart:
     """Draw the chance that a vote fails against p, for several shares of malicious clients."""
     alt = load_altair()
-    shares = (0.0, 0.1, 0.2, 0.3, 0.4)
+    shares = {
+        share: f"{round(share * clients)} ({share:.0%})"
+        for share in (whole_share(clients, share) for share in BOUND_SHARES)
+    }
     points = [
-        {"p": p / 100, "malicious": f"{share:.0%}", "which": which, "chance": function(25, p / 100, share)}
-        for share in shares
+        {"p": p / 100, "malicious": name, "which": which, "chance": function(clients, p / 100, share)}
+        for share, name in shares.items()
         for which, function in (("upper bound", failure_bound), ("exact", failure_probability))
         for p in range(50, 101)
     ]
@@ -51,11 +54,11 @@ def bound_chart() -> altair.FacetChart:
         .encode(
             x=alt.X("p:Q", title="p: a benign client favours a good edge", scale=alt.Scale(domain=[0.5, 1])),
             y=alt.Y("chance:Q", title="the vote fails", axis=alt.Axis(format="%")),
-            color=colour("malicious", [f"{share:.0%}" for share in shares], "malicious clients"),
+            color=colour("malicious", list(shares.values()), "malicious clients"),
         )
         .properties(width=260, height=240)
         .facet(alt.Column("which:N", title=None, sort=["upper bound", "exact"]))
-        .properties(title="The vote on one good edge fails, 25 clients")
+        .properties(title=f"The vote on one good edge fails, {clients} clients")
     )
     return chart
 
@@ -64,8 +67,8 @@ def communication_chart() -> altair.HConcatChart:
     """Draw what a client and round cost against the number of parameters: the paper's figure, ours added."""
     alt = load_altair()
     shown = [
-        *("FedAvg", "TopK 10%", "SignSGD", "FRL", "Sparse-FRL, top 50%", "Sparse-FRL, top 10%"),
-        *("FRL, levels=16 dithered coded", "FRL, levels=4 dithered coded"),
+        *("FedAvg", "TopK 10%", "SignSGD", "FRL", "FRL, lower bound log2(n!)"),
+        *("Sparse-FRL, top 50%", "Sparse-FRL, top 10%", "FRL, levels=4 dithered coded"),
     ]
     points = [
         {

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from fedrank import __version__
 from fedrank.nn import NETWORKS, supernetwork
-from fedrank.paper.bound import failure_bound, failure_probability
+from fedrank.paper.bound import failure_bound, failure_probability, whole_share
 from fedrank.paper.recipes import FEMNIST_CLIENTS, Recipe, Shows
 from fedrank.paper.traffic import TrafficRow, traffic_table
 
@@ -23,6 +23,8 @@ SMOOTHED = 3
 """Accuracies on small data are noisy: so many last measurements are averaged."""
 SPREAD = ("mean", "std", "min", "max")
 PAPER = "paper"
+BOUND_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
+"""Rounded up to whole clients, as 10% of 25 are none."""
 NETWORK_OF = {"mnist": "lenet", "cifar10": "conv8", "femnist": "lenet-62"}
 
 Row = dict[str, Any]
@@ -181,22 +183,27 @@ def made(rows: Sequence[Row]) -> str:
     return f"made {told('date')}, fedrank {told('fedrank')}, torch {told('torch')}, NumPy {told('numpy')}"
 
 
-def bound_grid(recipe: Recipe) -> Grid:
-    """Return the chance that a vote fails, for 25 clients."""
+def bound_grid(recipe: Recipe, clients: int = 25) -> Grid:
+    """Return the chance that a vote fails, for so many clients a round."""
+    shares = [whole_share(clients, share) for share in BOUND_SHARES]
     rows = [
         [
-            f"{share:.0%}",
+            f"{round(share * clients)} ({share:.0%})",
             *(
                 text
                 for p in (0.6, 0.7, 0.8, 0.9)
-                for text in (f"{failure_bound(25, p, share):.3f}", f"{failure_probability(25, p, share):.3f}")
+                for text in (
+                    f"{failure_bound(clients, p, share):.3f}",
+                    f"{failure_probability(clients, p, share):.3f}",
+                )
             ),
         ]
-        for share in (0.0, 0.1, 0.2, 0.3, 0.4)
+        for share in shares
     ]
     headings = ["malicious", *(text for p in (0.6, 0.7, 0.8, 0.9) for text in (f"p={p}: bound", "exact"))]
     note = (
-        "25 clients a round; a benign one favours a good edge with probability p. A bound of 1 says nothing."
+        f"{clients} clients a round; a benign one favours a good edge with probability p. "
+        "A bound of 1 says nothing."
     )
     return Grid(f"{recipe.source}: {recipe.title}", headings, rows, [note])
 
