@@ -89,6 +89,30 @@ def test_an_unfinished_run_is_reported_as_such(runs, tmp_path):
         page([("copy", RunDirectory.open(copy))])
 
 
+def test_bytes_are_told_in_both_accountings_for_a_client_and_in_all(runs):
+    name, directory = runs[0]
+    text = page([(name, directory)])
+    paper = directory.read_summary()["paper_traffic"]["upload_bytes"] / 2**20
+    records = directory.read_metrics()
+    assert sum(len(record["clients"]) for record in records) == 18
+    assert f"{paper:.3f} MiB up, {paper:.3f} MiB down; all: {18 * paper:,.1f} MiB" in text
+    really = sum(record["upload_bytes"] for record in records) / 2**20
+    assert f"<td>sent, received</td><td>{really:,.1f} MiB" in text
+    assert "upload, as the paper counts" in text
+
+
+def test_a_damaged_run_is_told_as_such(runs, tmp_path):
+    copy = shutil.copytree(runs[0][1].path, tmp_path / "copy")
+    lines = (copy / "metrics.jsonl").read_text().splitlines()
+    broken = [json.loads(lines[0]) | {"clients": []}, json.loads(lines[1]) | {"evaluation": {"clients": 3}}]
+    (copy / "metrics.jsonl").write_text("\n".join([*map(json.dumps, broken), lines[2]]) + "\n")
+    assert [record["round"] for record in RunDirectory.open(copy).read_metrics()] == [3]
+    page([("copy", RunDirectory.open(copy))])
+    (copy / "summary.json").write_text('{"rounds": 3}')
+    with pytest.raises(RunError, match=r"summary.json: damaged"):
+        page([("copy", RunDirectory.open(copy))])
+
+
 def test_what_clients_say_is_not_trusted(runs, tmp_path):
     """A refusal may quote a hostile client."""
     copy = shutil.copytree(runs[0][1].path, tmp_path / "copy")
@@ -111,6 +135,7 @@ def test_commands_write_reports_and_charts(runs, tmp_path, monkeypatch):
     for chart in ("accuracy", "clients", "edges"):
         assert invoke(app, ["plot", *paths, "--chart", chart]).exit_code == 0
         assert "<svg" in (tmp_path / f"{chart}.svg").read_text()
+    assert "named twice" in str(invoke(app, ["report", paths[0], paths[0]]).exception)
     assert isinstance(invoke(app, ["plot", *paths, "--chart", "pie"]).exception, ConfigError)
     assert isinstance(invoke(app, ["plot", *paths, "--chart", "refused"]).exception, RunError)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +25,9 @@ from fedrank.cli.base import (
     run_to_the_end,
 )
 from fedrank.errors import ConfigError, RunError
+
+if TYPE_CHECKING:
+    from fedrank.experiment.rundir import RunDirectory
 
 
 @app.command(rich_help_panel="Experiments")
@@ -183,14 +186,22 @@ def report(
 
     Every run ends with such a page. Several runs are compared on one.
     """
-    from fedrank.experiment.rundir import RunDirectory
     from fedrank.report.page import REPORT, write_report
-    from fedrank.report.run_charts import short_names
 
-    runs = list(zip(short_names(run_dirs), [RunDirectory.open(path) for path in run_dirs], strict=True))
+    runs = _named(run_dirs)
     path = out_file or (run_dirs[0] / REPORT if len(runs) == 1 else Path(REPORT))
     write_report(runs, path)
     out.print(f"{path} is written.", soft_wrap=True)
+
+
+def _named(run_dirs: list[Path]) -> list[tuple[str, RunDirectory]]:
+    """Open runs, and find names that tell them apart."""
+    from fedrank.experiment.rundir import RunDirectory
+    from fedrank.report.run_charts import short_names
+
+    if len({path.resolve() for path in run_dirs}) < len(run_dirs):
+        raise ConfigError("a run is named twice")
+    return list(zip(short_names(run_dirs), [RunDirectory.open(path) for path in run_dirs], strict=True))
 
 
 @app.command(rich_help_panel="Experiments")
@@ -208,14 +219,12 @@ def plot(
 
     There are: accuracy, loss, clients, traffic, edges, agreement, malicious, refused.
     """
-    from fedrank.experiment.rundir import RunDirectory
     from fedrank.report.charts import save
-    from fedrank.report.run_charts import RUN_CHARTS, short_names
+    from fedrank.report.run_charts import RUN_CHARTS, Shown
 
     if chart not in RUN_CHARTS:
         raise ConfigError(f"--chart {chart}: there are {', '.join(RUN_CHARTS)}")
-    runs = [RunDirectory.open(path) for path in run_dirs]
-    drawn = RUN_CHARTS[chart](list(zip(short_names(run_dirs), runs, strict=True)))
+    drawn = RUN_CHARTS[chart]([Shown.read(name, run) for name, run in _named(run_dirs)])
     if drawn is None:
         raise RunError(f"{run_dirs[0]}: there is nothing to draw in the chart {chart!r}")
     path = out_file or Path(f"{chart}.svg")

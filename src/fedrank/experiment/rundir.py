@@ -159,7 +159,7 @@ class RunDirectory:
         for line in self._read(METRICS).splitlines():
             with contextlib.suppress(ValueError):
                 record = json.loads(line)
-                if isinstance(record, dict) and record.keys() >= METRICS_KEYS:
+                if _is_record(record):
                     records.append(record)
         return records
 
@@ -180,8 +180,10 @@ class RunDirectory:
             return None
         try:
             summary = json.loads(content)
+            if not {"clients", "test_accuracy", "test_loss"} <= summary["evaluation"].keys():
+                raise KeyError("evaluation")
             return {"rounds": int(summary["rounds"]), **summary}
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(
                 f"{path}: damaged ({error!r}). Delete it; 'fedrank resume' writes it again."
             ) from error
@@ -208,6 +210,16 @@ class RunDirectory:
                 else ""
             )
             raise RunError(f"{self.path / name}: cannot be written ({error.strerror}).{intact}") from error
+
+
+def _is_record(value: Any) -> bool:
+    """Tell whether a line is that of a round."""
+    if not isinstance(value, dict) or not value.keys() >= METRICS_KEYS or not value["clients"]:
+        return False
+    measured = value["evaluation"]
+    return measured is None or (
+        isinstance(measured, dict) and {"clients", "test_accuracy"} <= measured.keys()
+    )
 
 
 def write_output(path: Path, content: bytes | memoryview) -> None:

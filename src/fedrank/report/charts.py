@@ -13,8 +13,8 @@ from fedrank.experiment.rundir import write_output
 if TYPE_CHECKING:
     import altair
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
-"""Okabe and Ito (2008): colours that colour-blind people can tell apart."""
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#888888")
+"""Okabe and Ito (2008): colours that colour-blind people can tell apart; grey for their yellow."""
 LONG = 24
 """Of names longer than this a legend has one in a line."""
 SUFFIXES = (".svg", ".png", ".html")
@@ -31,19 +31,20 @@ def load_altair() -> Any:
 
 
 def colour(field: str, names: Sequence[str], title: str | None = None) -> Any:
-    """Return the colours of a series for each name, with a legend below."""
+    """Return the colours of a series for each name, with a legend below where there is more than one."""
     alt = load_altair()
+    legend = alt.Legend(
+        orient="bottom",
+        labelLimit=300,
+        columns=2 if max(map(len, names), default=0) <= LONG else 1,
+        symbolOpacity=1,
+    )
     return alt.Color(
         f"{field}:N",
         title=title,
         sort=list(names),
         scale=alt.Scale(domain=list(names), range=list(COLOURS)),
-        legend=alt.Legend(
-            orient="bottom",
-            labelLimit=300,
-            columns=2 if max(map(len, names), default=0) <= LONG else 1,
-            symbolOpacity=1,
-        ),
+        legend=legend if len(names) > 1 else None,
     )
 
 

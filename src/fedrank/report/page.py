@@ -14,10 +14,11 @@ from fedrank.errors import ConfigError, RunError
 from fedrank.experiment.rundir import RunDirectory, replace_file, write_output
 from fedrank.report.audits import apartness
 from fedrank.report.charts import load_altair
-from fedrank.report.run_charts import RUN_CHARTS, Named
+from fedrank.report.run_charts import RUN_CHARTS, Runs, Shown
 
 REPORT = "report.html"
 WORST_CLIENTS = 10
+MOST_REFUSED = 100
 SHOWN_COUNTS = ("1", "2", "5", "10")
 
 
@@ -30,26 +31,27 @@ def own_report(directory: RunDirectory) -> str:
     return f"Results lie in {directory.path}, a page about them is {REPORT}"
 
 
-def write_report(runs: Named, path: Path) -> None:
+def write_report(runs: Sequence[tuple[str, RunDirectory]], path: Path) -> None:
     """Write the report of one run, or of several side by side."""
     write_output(path, page(runs).encode())
 
 
-def page(runs: Named) -> str:
-    """Return the page."""
+def page(named: Sequence[tuple[str, RunDirectory]]) -> str:
+    """Return the page of runs, each with the name that it has there."""
+    runs = [Shown.read(name, directory) for name, directory in named]
     charts = {name: chart for name, draw in RUN_CHARTS.items() if (chart := draw(runs)) is not None}
     if "accuracy" not in charts:
-        raise RunError(f"{runs[0][1].path}: there is no measured round to report on yet")
-    title = runs[0][1].experiment.name if len(runs) == 1 else f"{len(runs)} runs side by side"
-    body = [f"<h1>{_text(title)}</h1>", *_finals(runs), '<div class="charts">']
-    body += [f'<div class="chart" id="{name}"></div>' for name in charts]
-    body += ["</div>"]
-    if len(runs) == 1:
-        body += [*_worst_clients(runs[0][1]), *_audit(runs[0][1]), *_refused(runs[0][1])]
-    body += [*_settings(runs), *_made_with(runs)]
+        raise RunError(f"{runs[0].directory.path}: there is no measured round to report on yet")
+    title = runs[0].directory.experiment.name if len(runs) == 1 else f"{len(runs)} runs side by side"
     specs = {
         name: chart.properties(width="container", height=260).to_dict() for name, chart in charts.items()
     }
+    body = [f"<h1>{_text(title)}</h1>", *_finals(runs), '<div class="charts">']
+    body += [_place_of(name, spec.pop("title")) for name, spec in specs.items()]
+    body += ["</div>"]
+    if len(runs) == 1:
+        body += [*_worst_clients(runs[0]), *_audit(runs[0]), *_refused(runs[0])]
+    body += [*_settings(runs), *_made_with(runs)]
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -65,20 +67,25 @@ def page(runs: Named) -> str:
     )
 
 
-def _finals(runs: Named) -> list[str]:
+def _place_of(name: str, title: dict[str, str]) -> str:
+    """Return where a chart is drawn; its title is text of the page, which a phone can wrap."""
+    words = f"<h3>{_text(title['text'])}</h3><p class='note'>{_text(title['subtitle'])}</p>"
+    return f'<div>{words}<div class="chart" id="{name}"></div></div>'
+
+
+def _finals(runs: Runs) -> list[str]:
     """Return how every run has ended."""
     rows = []
-    for name, run in runs:
-        summary, records = run.read_summary(), run.read_metrics()
-        ended = summary is not None and summary["rounds"] >= run.experiment.rounds
+    for run in runs:
+        summary, records, rounds = run.summary, run.records, run.directory.experiment.rounds
+        ended = summary is not None and summary["rounds"] >= rounds
         measured = summary["evaluation"] if summary and ended else _last_measured(records)
         clients, sent = measured["clients"], records[-1]
         backdoor = measured.get("backdoor")
         rows.append(
             {
-                "run": name,
-                "rounds": f"{records[-1]['round']}"
-                + ("" if ended else f" of {run.experiment.rounds}, unfinished"),
+                "run": run.name,
+                "rounds": f"{records[-1]['round']}" + ("" if ended else f" of {rounds}, unfinished"),
                 "accuracy": f"{measured['test_accuracy']:.1%}",
                 "loss": f"{measured['test_loss']:.3f}",
                 "clients' mean ± std": f"{clients['mean']:.1%} ± {clients['std']:.1%}",
@@ -87,7 +94,7 @@ def _finals(runs: Named) -> list[str]:
                 "backdoor works on": "" if backdoor is None else f"{backdoor:.1%}",
                 "sent, received": f"{_total(records, 'upload')}, {_total(records, 'download')}",
                 "a client, last round": _both_ways(sent),
-                "as the paper counts": _paper_traffic(summary),
+                "as the paper counts": _paper_traffic(summary, records),
                 "time": f"{sum(record['wall_seconds'] for record in records):,.0f} s",
             }
         )
@@ -112,25 +119,25 @@ def _both_ways(record: dict[str, Any]) -> str:
     return " up, ".join(f"{each:.3f} MiB" for each in ways) + " down"
 
 
-def _paper_traffic(summary: dict[str, Any] | None) -> str:
+def _paper_traffic(summary: dict[str, Any] | None, records: Sequence[dict[str, Any]]) -> str:
     if summary is None or "paper_traffic" not in summary:
         return ""
-    ways = (summary["paper_traffic"][f"{way}_bytes"] / 2**20 for way in ("upload", "download"))
-    return " up, ".join(f"{each:.3f} MiB" for each in ways) + " down"
+    asked = sum(len(record["clients"]) for record in records)
+    up, down = (summary["paper_traffic"][f"{way}_bytes"] / 2**20 for way in ("upload", "download"))
+    return f"{up:.3f} MiB up, {down:.3f} MiB down; all: {up * asked:,.1f} MiB, {down * asked:,.1f} MiB"
 
 
-def _worst_clients(run: RunDirectory) -> list[str]:
-    accuracies = ((run.read_summary() or {}).get("evaluation") or {}).get("accuracies") or {}
-    if not accuracies:
+def _worst_clients(run: Shown) -> list[str]:
+    if not run.accuracies:
         return []
-    worst = sorted(accuracies.items(), key=lambda item: item[1])[:WORST_CLIENTS]
+    worst = sorted(run.accuracies.items(), key=lambda item: item[1])[:WORST_CLIENTS]
     rows = [[f"client {client}", f"{accuracy:.1%}"] for client, accuracy in worst]
     return ["<h2>The worst clients</h2>", _table(rows, ["", "accuracy on its own test data"])]
 
 
-def _audit(run: RunDirectory) -> list[str]:
+def _audit(run: Shown) -> list[str]:
     """Return how safe the last vote was, and which of its ballots stand apart."""
-    votes = [record for record in run.read_metrics() if record.get("vote")]
+    votes = [record for record in run.records if record.get("vote")]
     if not votes:
         return []
     last = votes[-1]
@@ -182,25 +189,30 @@ def _ballots(record: dict[str, Any]) -> list[str]:
     return [_table(rows, headings), f'<p class="note">{note}</p>']
 
 
-def _refused(run: RunDirectory) -> list[str]:
+def _refused(run: Shown) -> list[str]:
     rows = [
         [str(record["round"]), f"client {client}", reason]
-        for record in run.read_metrics()
+        for record in run.records
         for client, reason in (record.get("refused") or {}).items()
     ]
-    return ["<h2>Votes that did not count</h2>", _table(rows, ["round", "client", "reason"])] if rows else []
+    if not rows:
+        return []
+    found = ["<h2>Votes that did not count</h2>", _table(rows[-MOST_REFUSED:], ["round", "client", "reason"])]
+    if len(rows) > MOST_REFUSED:
+        found.append(f'<p class="note">The last {MOST_REFUSED} of {len(rows):,}; metrics.jsonl has all.</p>')
+    return found
 
 
-def _settings(runs: Named) -> list[str]:
+def _settings(runs: Runs) -> list[str]:
     """Return all settings; of several runs those first that are not the same."""
-    flats = [run.experiment.flat() for _, run in runs]
+    flats = [run.directory.experiment.flat() for run in runs]
     keys = list(dict.fromkeys(key for flat in flats for key in flat))
     different = [key for key in keys if len({json.dumps(flat.get(key)) for flat in flats}) > 1]
     rows = []
     for key in [*different, *(key for key in keys if key not in different)]:
         marked = "different" if key in different else ""
         rows.append(_row([key, *(_shown(flat.get(key)) for flat in flats)], marked))
-    names = ["setting", *(name for name, _ in runs)] if len(runs) > 1 else ["setting", "value"]
+    names = ["setting", *(run.name for run in runs)] if len(runs) > 1 else ["setting", "value"]
     return ["<h2>Settings</h2>", _wrapped(_head(names) + "".join(rows))]
 
 
@@ -208,9 +220,9 @@ def _shown(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _made_with(runs: Named) -> list[str]:
+def _made_with(runs: Runs) -> list[str]:
     keys = ("fedrank", "revision", "python", "torch", "numpy", "platform", "device", "workers", "date")
-    rows = [[key, *(_shown(run.environment.get(key)) for _, run in runs)] for key in keys]
+    rows = [[key, *(_shown(run.directory.environment.get(key)) for run in runs)] for key in keys]
     note = f'<p class="note">Reported by fedrank {__version__}. A click on a legend hides a series.</p>'
     return ["<h2>Made with</h2>", _table(rows), note]
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.report.charts import colour, hiding, load_altair
@@ -12,10 +15,33 @@ from fedrank.report.charts import colour, hiding, load_altair
 if TYPE_CHECKING:
     import altair
 
-Named = Sequence[tuple[str, RunDirectory]]
-"""Runs, each with the name that it has in a chart."""
 Point = dict[str, Any]
 BINS = 20
+MOST_BANDS = 4
+"""More bands than that are mud."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run with the name that it has in charts, and what it has left behind."""
+
+    name: str
+    directory: RunDirectory
+    records: list[dict[str, Any]]
+    summary: dict[str, Any] | None
+
+    @classmethod
+    def read(cls, name: str, directory: RunDirectory) -> Self:
+        """Read what a run has left behind."""
+        return cls(name, directory, directory.read_metrics(), directory.read_summary())
+
+    @property
+    def accuracies(self) -> dict[str, float]:
+        """The clients' accuracies at the end of the run, if it has ended."""
+        return (self.summary or {}).get("evaluation", {}).get("accuracies") or {}
+
+
+Runs = Sequence[Shown]
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
@@ -34,78 +60,86 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     return ["_".join(word for word in each if word not in common) or each[0] for each in words]
 
 
-def accuracy_chart(runs: Named) -> altair.LayerChart | None:
+def accuracy_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw accuracy on all test data as a line, and the clients' mean and deviation as a band."""
     points = []
-    for name, record in _measured(runs):
-        clients = record["evaluation"]["clients"]
-        points.append(
-            {
-                "run": name,
-                "round": record["round"],
-                "accuracy": record["evaluation"]["test_accuracy"],
-                "low": max(0.0, clients["mean"] - clients["std"]),
-                "high": min(1.0, clients["mean"] + clients["std"]),
-            }
-        )
+    for name, record in _records(runs):
+        if record["evaluation"]:
+            clients = record["evaluation"]["clients"]
+            points.append(
+                {
+                    "run": name,
+                    "round": record["round"],
+                    "accuracy": record["evaluation"]["test_accuracy"],
+                    "low": max(0.0, clients["mean"] - clients["std"]),
+                    "high": min(1.0, clients["mean"] + clients["std"]),
+                }
+            )
     if not points:
         return None
     alt = load_altair()
     clicked, shown = hiding("run")
     axis, scale = alt.Axis(format="%", title="accuracy"), alt.Scale(domain=[0, 1])
     base = _over_rounds(points, "run", _names(runs))
-    band = base.mark_area().encode(
-        y=alt.Y("low:Q", axis=axis, scale=scale),
-        y2="high:Q",
-        opacity=alt.condition(clicked, alt.value(0), alt.value(0.2)),
-    )
     line = base.mark_line(point=alt.OverlayMarkDef(size=12)).encode(
         y=alt.Y("accuracy:Q", axis=axis, scale=scale), opacity=shown
     )
-    title = _title(
-        "Accuracy over rounds", "line: all test data; band: mean ± standard deviation over clients"
-    )
-    chart: altair.LayerChart = alt.layer(band, line).add_params(clicked).properties(title=title)
+    if len(runs) > MOST_BANDS:
+        title, layers = _title("Accuracy over rounds", "on all test data"), [line]
+    else:
+        band = base.mark_area().encode(
+            y=alt.Y("low:Q", axis=axis, scale=scale),
+            y2="high:Q",
+            opacity=alt.condition(clicked, alt.value(0), alt.value(0.2)),
+        )
+        title = _title(
+            "Accuracy over rounds", "line: all test data; band: mean ± standard deviation over clients"
+        )
+        layers = [band, line]
+    chart: altair.LayerChart = alt.layer(*layers).add_params(clicked).properties(title=title)
     return chart
 
 
-def loss_chart(runs: Named) -> altair.Chart | None:
+def loss_chart(runs: Runs) -> altair.Chart | None:
     """Draw the loss on all test data, and that of the clients while they train."""
     points = [
-        {"series": f"{name}, {what}" if len(runs) > 1 else what, "round": record["round"], "loss": loss}
+        {"run": name, "kind": kind, "round": record["round"], "loss": loss}
         for name, record in _records(runs)
-        for what, loss in (
+        for kind, loss in (
             ("test", record["evaluation"]["test_loss"] if record["evaluation"] else None),
             ("training", record.get("train_loss")),
         )
         if loss is not None
     ]
-    return _line_chart(
-        points, "series", "loss", _title("Loss over rounds", "cross-entropy; training: honest clients")
-    )
+    title = _title("Loss over rounds", "cross-entropy; training: honest clients")
+    return _line_chart(runs, points, "loss", title, kinds=("test", "training"))
 
 
-def clients_chart(runs: Named) -> altair.Chart | None:
+def clients_chart(runs: Runs) -> altair.Chart | None:
     """Draw how many clients have which accuracy at the end."""
     points = []
-    for name, run in runs:
-        summary = run.read_summary() or {}
-        accuracies = (summary.get("evaluation") or {}).get("accuracies") or {}
-        points += [{"run": name, "accuracy": accuracy} for accuracy in accuracies.values()]
+    for each in runs:
+        if each.accuracies:
+            counts, edges = np.histogram(list(each.accuracies.values()), BINS, (0.0, 1.0))
+            heights = [*counts.tolist(), int(counts[-1])]
+            points += [
+                {"run": each.name, "accuracy": float(edge), "clients": height}
+                for edge, height in zip(edges, heights, strict=True)
+            ]
     if not points:
         return None
     alt = load_altair()
     clicked, shown = hiding("run")
-    percent = alt.Axis(format="%", title="accuracy")
     chart: altair.Chart = (
         alt.Chart(alt.Data(values=points))
-        .mark_bar(opacity=0.7)
+        .mark_area(interpolate="step-after", line=True, fillOpacity=0.25)
         .encode(
-            x=alt.X("accuracy:Q", bin=alt.Bin(extent=[0, 1], step=1 / BINS), axis=percent),
-            y=alt.Y("count():Q", title="clients", stack=None),
+            x=alt.X(
+                "accuracy:Q", axis=alt.Axis(format="%", title="accuracy"), scale=alt.Scale(domain=[0, 1])
+            ),
+            y=alt.Y("clients:Q", title="clients", stack=None),
             color=colour("run", _names(runs)),
             opacity=shown,
-            tooltip=[alt.Tooltip("count():Q", title="clients")],
         )
         .add_params(clicked)
         .properties(
@@ -115,24 +149,27 @@ def clients_chart(runs: Named) -> altair.Chart | None:
     return chart
 
 
-def traffic_chart(runs: Named) -> altair.Chart | None:
-    """Draw what one client sends and receives in each round."""
-    points = [
-        {
-            "series": f"{name}, {way}" if len(runs) > 1 else way,
-            "round": record["round"],
-            "MiB": record[f"{way}_bytes"] / len(record["clients"]) / 2**20,
-        }
-        for name, record in _records(runs)
-        for way in ("upload", "download")
-    ]
+def traffic_chart(runs: Runs) -> altair.Chart | None:
+    """Draw what one client sends and receives in each round: really, and for one run as the paper counts."""
+    points = []
+    for each in runs:
+        paper = (each.summary or {}).get("paper_traffic") if len(runs) == 1 else None
+        for record in each.records:
+            for way in ("upload", "download"):
+                here = {"run": each.name, "round": record["round"]}
+                really = record[f"{way}_bytes"] / len(record["clients"])
+                points.append({**here, "kind": way, "MiB": really / 2**20})
+                if paper:
+                    kind = f"{way}, as the paper counts"
+                    points.append({**here, "kind": kind, "MiB": paper[f"{way}_bytes"] / 2**20})
+    kinds = ("upload", "download", "upload, as the paper counts", "download, as the paper counts")
     title = _title(
         "Traffic of one client in each round", "bytes really sent, the mean over the round's clients"
     )
-    return _line_chart(points, "series", "MiB", title)
+    return _line_chart(runs, points, "MiB", title, kinds=kinds)
 
 
-def edges_chart(runs: Named) -> altair.Chart | None:
+def edges_chart(runs: Runs) -> altair.Chart | None:
     """Draw which share of the edges has changed sides: by layer for one run, in all for several."""
     points = []
     for name, record in _votes(runs):
@@ -143,32 +180,38 @@ def edges_chart(runs: Named) -> altair.Chart | None:
             "edges": sum(layer["edges"] for layer in layers),
         }
         points += [
-            {"series": layer["name"], "round": record["round"], "changed": layer["changed"] / layer["edges"]}
+            {
+                "run": name,
+                "kind": layer["name"],
+                "round": record["round"],
+                "changed": layer["changed"] / layer["edges"],
+            }
             for layer in (layers if len(runs) == 1 else [whole])
         ]
     title = _title("Edges that changed sides", "came into the subnetwork or left it, of all edges of a layer")
-    return _line_chart(points, "series", "changed", title, percent=True)
+    return _line_chart(runs, points, "changed", title, percent=True)
 
 
-def agreement_chart(runs: Named) -> altair.Chart | None:
+def agreement_chart(runs: Runs) -> altair.Chart | None:
     """Draw how far the ballots agree with the vote: by layer for one run, the mean for several."""
     points = []
     for name, record in _votes(runs):
         layers = record["vote"]["layers"]
         mean = {"name": name, "agreement": sum(layer["agreement"] for layer in layers) / len(layers)}
         points += [
-            {"series": layer["name"], "round": record["round"], "correlation": layer["agreement"]}
+            {"run": name, "kind": layer["name"], "round": record["round"], "correlation": layer["agreement"]}
             for layer in (layers if len(runs) == 1 else [mean])
         ]
     title = _title("Agreement of the ballots", "mean rank correlation of a round's ballots with its vote")
-    return _line_chart(points, "series", "correlation", title)
+    return _line_chart(runs, points, "correlation", title)
 
 
-def malicious_chart(runs: Named) -> altair.Chart | None:
+def malicious_chart(runs: Runs) -> altair.Chart | None:
     """Draw which share of a round's clients was malicious, where there was an attack."""
     points = [
         {
-            "series": name,
+            "run": name,
+            "kind": name,
             "round": record["round"],
             "malicious": len(record["malicious"]) / len(record["clients"]),
         }
@@ -177,23 +220,22 @@ def malicious_chart(runs: Named) -> altair.Chart | None:
     if not any(point["malicious"] for point in points):
         return None
     title = _title("Malicious clients in each round", "of those that were asked")
-    return _line_chart(points, "series", "malicious", title, percent=True)
+    return _line_chart(runs, points, "malicious", title, percent=True)
 
 
-def refused_chart(runs: Named) -> altair.Chart | None:
+def refused_chart(runs: Runs) -> altair.Chart | None:
     """Draw how many clients' messages did not count, where there were any."""
     points = [
-        {"series": name, "round": record["round"], "refused": len(record.get("refused") or {})}
+        {"run": name, "kind": name, "round": record["round"], "refused": len(record.get("refused") or {})}
         for name, record in _records(runs)
     ]
     if not any(point["refused"] for point in points):
         return None
-    return _line_chart(
-        points, "series", "refused", _title("Votes that did not count", "refused, late or missing")
-    )
+    title = _title("Votes that did not count", "clients: refused, late or missing")
+    return _line_chart(runs, points, "refused", title)
 
 
-RUN_CHARTS: dict[str, Callable[[Named], altair.TopLevelMixin | None]] = {
+RUN_CHARTS: dict[str, Callable[[Runs], altair.TopLevelMixin | None]] = {
     "accuracy": accuracy_chart,
     "loss": loss_chart,
     "clients": clients_chart,
@@ -206,22 +248,16 @@ RUN_CHARTS: dict[str, Callable[[Named], altair.TopLevelMixin | None]] = {
 """All charts of runs; one returns None where a run has nothing for it."""
 
 
-def _records(runs: Named) -> Iterator[tuple[str, Point]]:
-    for name, run in runs:
-        for record in run.read_metrics():
-            yield name, record
+def _records(runs: Runs) -> Iterator[tuple[str, Point]]:
+    return ((each.name, record) for each in runs for record in each.records)
 
 
-def _measured(runs: Named) -> Iterator[tuple[str, Point]]:
-    return ((name, record) for name, record in _records(runs) if record["evaluation"])
-
-
-def _votes(runs: Named) -> Iterator[tuple[str, Point]]:
+def _votes(runs: Runs) -> Iterator[tuple[str, Point]]:
     return ((name, record) for name, record in _records(runs) if record.get("vote"))
 
 
-def _names(runs: Named) -> list[str]:
-    return [name for name, _ in runs]
+def _names(runs: Runs) -> list[str]:
+    return [each.name for each in runs]
 
 
 def _title(text: str, subtitle: str) -> Any:
@@ -230,26 +266,50 @@ def _title(text: str, subtitle: str) -> Any:
 
 def _over_rounds(points: list[Point], field: str, names: Sequence[str]) -> Any:
     alt = load_altair()
+    axis = _whole(points, "round")
     return alt.Chart(alt.Data(values=points)).encode(
-        x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1)), color=colour(field, names)
+        x=alt.X("round:Q", title="round", axis=axis), color=colour(field, names)
     )
 
 
+def _whole(points: list[Point], key: str) -> Any:
+    """Return an axis without fractions, even of few numbers."""
+    low, high = min(point[key] for point in points), max(point[key] for point in points)
+    alt = load_altair()
+    return alt.Axis(values=list(range(low, high + 1))) if high - low < BINS else alt.Axis(tickMinStep=1)
+
+
 def _line_chart(
-    points: list[Point], field: str, value: str, title: Any, *, percent: bool = False
+    runs: Runs,
+    points: list[Point],
+    value: str,
+    title: Any,
+    *,
+    kinds: Sequence[str] = (),
+    percent: bool = False,
 ) -> altair.Chart | None:
+    """Draw lines over rounds, a colour for each kind; of several runs one for each, and kinds are dashed."""
     if not points:
         return None
     alt = load_altair()
+    field = "kind" if len(runs) == 1 else "run"
     clicked, shown = hiding(field)
-    names = list(dict.fromkeys(point[field] for point in points))
+    found = dict.fromkeys(point["kind"] for point in points)
+    kinds = [kind for kind in kinds or found if kind in found]
+    names = kinds if len(runs) == 1 else _names(runs)
+    dashed = "kind" if kinds != _names(runs) else field
+    legend = alt.Legend(orient="top", title=None, symbolType="stroke") if dashed != field else None
     axis = alt.Axis(format="%") if percent else alt.Axis()
+    if value == "refused":
+        axis = _whole(points, value)
     chart: altair.Chart = (
         _over_rounds(points, field, names)
         .mark_line(point=alt.OverlayMarkDef(size=12))
         .encode(
             y=alt.Y(f"{value}:Q", axis=axis, scale=alt.Scale(zero=value not in ("correlation", "loss"))),
-            strokeDash=alt.StrokeDash(f"{field}:N", sort=names, legend=None),
+            strokeDash=alt.StrokeDash(
+                f"{dashed}:N", sort=kinds if dashed == "kind" else names, legend=legend
+            ),
             opacity=shown,
             tooltip=[f"{field}:N", "round:Q", alt.Tooltip(f"{value}:Q", format=".2%" if percent else ".4g")],
         )
