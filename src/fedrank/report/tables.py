@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.box import ROUNDED
+from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -46,9 +46,12 @@ class Grid:
 
     def terminal(self) -> Group:
         """Return the table for a terminal, the paper's numbers in another colour."""
-        table = Table(box=ROUNDED)
-        for heading in self.headings:
-            table.add_column(heading, style="cyan" if heading == PAPER else None, overflow="fold")
+        table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for number, heading in enumerate(self.headings):
+            texts = [heading, *(row[number] for row in self.rows)]
+            longest_word = max(len(word) for text in texts for word in text.split() or [""])
+            style = "cyan" if heading == PAPER else None
+            table.add_column(heading, style=style, overflow="fold", min_width=longest_word)
         for row in self.rows:
             table.add_row(*row)
         return Group(Text(self.title, style="bold"), table, *(Text(note, style="dim") for note in self.notes))
