@@ -34,32 +34,43 @@ def recorded_votes(directory: RunDirectory) -> dict[int, Record]:
     return votes
 
 
-def layer_table(number: int, record: Record) -> Group:
-    """Return what the vote of a round has done to each layer."""
-    table = _table(f"The vote of round {number}, {len(record['clients'])} ballots")
-    for column in ("layer", "edges", "changed", "agreement"):
-        table.add_column(column, justify="left" if column == "layer" else "right", no_wrap=True)
-    layers = record["vote"]["layers"]
-    shown = _shown_counts(record)
-    for count in shown:
-        table.add_column(f"by {count}", justify="right", no_wrap=True)
-    for layer in layers:
-        flippable = ((layer["flippable"][count] / layer["edges"]) for count in shown)
-        table.add_row(
+def layer_rows(record: Record) -> tuple[list[str], list[list[str]]]:
+    """Return what the vote of a round has done to each layer: headings and rows."""
+    counts = _shown_counts(record)
+    rows = [
+        [
             layer["name"],
             f"{layer['edges']:,}",
             f"{layer['changed'] / layer['edges']:.2%}",
             f"{layer['agreement']:.3f}",
-            *(f"{share:.0%}" for share in flippable),
-        )
+            *(f"{layer['flippable'][count] / layer['edges']:.0%}" for count in counts),
+        ]
+        for layer in record["vote"]["layers"]
+    ]
+    return ["layer", "edges", "changed", "agreement", *(f"by {count}" for count in counts)], rows
+
+
+def layer_note(record: Record) -> str:
+    """Explain the headings of `layer_rows`."""
     flipping = (
         "By N: edges that N further ballots could move across the border at most; no N ballots whatever can "
         "flip the others."
-        if shown
+        if _shown_counts(record)
         else "How many ballots it takes to flip an edge is known for the vote 'borda' alone."
     )
     note = "Changed: edges that changed sides. Agreement: the ballots' mean rank correlation with the vote."
-    return _with_note(table, f"{note} {flipping}")
+    return f"{note} {flipping}"
+
+
+def layer_table(number: int, record: Record) -> Group:
+    """Return what the vote of a round has done to each layer."""
+    table = _table(f"The vote of round {number}, {len(record['clients'])} ballots")
+    headings, rows = layer_rows(record)
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "layer" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return _with_note(table, layer_note(record))
 
 
 def history_table(votes: dict[int, Record]) -> Table:
@@ -83,29 +94,37 @@ def history_table(votes: dict[int, Record]) -> Table:
     return table
 
 
-def ballot_table(record: Record) -> Group:
-    """Return the ballots of a round that lie farthest from the others."""
-    ballots = record["vote"]["ballots"]
-    malicious = set(record["malicious"])
-    apart = apartness(ballots)
-    table = _table(f"Ballots of round {record['round']}, those that stand apart most first")
-    for column in ("client", "length", "agreement", "stands apart", ""):
-        table.add_column(column, justify="right" if column else "left")
-    order = sorted(range(len(ballots)), key=lambda i: -apart[i])
-    for i in order[:SHOWN_BALLOTS]:
-        ballot = ballots[i]
-        table.add_row(
+BALLOT_HEADINGS = ("client", "length", "agreement", "stands apart", "")
+BALLOT_NOTE = (
+    "Length: how far a ballot moves edges from the broadcast (root mean square, in shares of a layer). "
+    "Stands apart: how many usual deviations from the median, in length or agreement."
+)
+
+
+def ballot_rows(record: Record) -> list[list[str]]:
+    """Return the ballots of a round that lie farthest from the others, under `BALLOT_HEADINGS`."""
+    ballots, malicious = record["vote"]["ballots"], set(record["malicious"])
+    order = sorted(zip(apartness(ballots), ballots, strict=True), key=lambda pair: -pair[0])
+    return [
+        [
             str(ballot["client"]),
             f"{ballot['length']:.1%}",
             f"{ballot['agreement']:.3f}",
-            f"[bold]{apart[i]:.1f}[/]" if apart[i] > APART else f"{apart[i]:.1f}",
+            f"{apart:.1f}",
             "malicious" if ballot["client"] in malicious else "",
-        )
-    return _with_note(
-        table,
-        "Length: how far a ballot moves edges from the broadcast (root mean square, in shares of a layer). "
-        "Stands apart: how many usual deviations from the median, in length or agreement.",
-    )
+        ]
+        for apart, ballot in order[:SHOWN_BALLOTS]
+    ]
+
+
+def ballot_table(record: Record) -> Group:
+    """Return the ballots of a round that lie farthest from the others."""
+    table = _table(f"Ballots of round {record['round']}, those that stand apart most first")
+    for heading in BALLOT_HEADINGS:
+        table.add_column(heading, justify="right" if heading else "left")
+    for row in ballot_rows(record):
+        table.add_row(*row, style="bold" if float(row[3]) > APART else None)
+    return _with_note(table, BALLOT_NOTE)
 
 
 def apartness(ballots: list[Record]) -> list[float]:

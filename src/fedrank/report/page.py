@@ -12,14 +12,13 @@ from typing import Any
 from fedrank import __version__
 from fedrank.errors import ConfigError, RunError
 from fedrank.experiment.rundir import RunDirectory, replace_file, write_output
-from fedrank.report.audits import apartness
+from fedrank.report.audits import BALLOT_HEADINGS, BALLOT_NOTE, ballot_rows, layer_note, layer_rows
 from fedrank.report.charts import load_altair
 from fedrank.report.run_charts import RUN_CHARTS, Runs, Shown
 
 REPORT = "report.html"
 WORST_CLIENTS = 10
 MOST_REFUSED = 100
-SHOWN_COUNTS = ("1", "2", "5", "10")
 
 
 def own_report(directory: RunDirectory) -> str:
@@ -69,7 +68,7 @@ def page(named: Sequence[tuple[str, RunDirectory]]) -> str:
 
 def _place_of(name: str, title: dict[str, str]) -> str:
     """Return where a chart is drawn; its title is text of the page, which a phone can wrap."""
-    words = f"<h3>{_text(title['text'])}</h3><p class='note'>{_text(title['subtitle'])}</p>"
+    words = f"<h3>{_text(title['text'])}</h3>{_note(title['subtitle'])}"
     return f'<div>{words}<div class="chart" id="{name}"></div></div>'
 
 
@@ -141,52 +140,11 @@ def _audit(run: Shown) -> list[str]:
     if not votes:
         return []
     last = votes[-1]
-    known = last["vote"]["layers"][0]["flippable"] or {}
-    counts = [count for count in SHOWN_COUNTS if count in known]
-    rows = [
-        [
-            layer["name"],
-            f"{layer['edges']:,}",
-            f"{layer['changed'] / layer['edges']:.2%}",
-            f"{layer['agreement']:.3f}",
-            *(f"{layer['flippable'][count] / layer['edges']:.0%}" for count in counts),
-        ]
-        for layer in last["vote"]["layers"]
-    ]
-    headings = [
-        "layer",
-        "edges",
-        "changed sides",
-        "agreement",
-        *(f"flippable by {count}" for count in counts),
-    ]
-    found = [f"<h2>The vote of round {last['round']}</h2>", _table(rows, headings)]
-    if counts:
-        found.append(
-            '<p class="note">Flippable by N: edges that N further ballots could move across the border.</p>'
-        )
+    headings, rows = layer_rows(last)
+    found = [f"<h2>The vote of round {last['round']}</h2>", _table(rows, headings), _note(layer_note(last))]
     if last["vote"]["ballots"]:
-        found += _ballots(last)
+        found += [_table(ballot_rows(last), BALLOT_HEADINGS), _note(BALLOT_NOTE)]
     return found
-
-
-def _ballots(record: dict[str, Any]) -> list[str]:
-    """Return the ballots that stand apart most."""
-    ballots, malicious = record["vote"]["ballots"], set(record["malicious"])
-    order = sorted(zip(apartness(ballots), ballots, strict=True), key=lambda pair: -pair[0])
-    rows = [
-        [
-            f"client {ballot['client']}",
-            f"{ballot['length']:.1%}",
-            f"{ballot['agreement']:.3f}",
-            f"{apart:.1f}",
-            "malicious" if ballot["client"] in malicious else "",
-        ]
-        for apart, ballot in order[:WORST_CLIENTS]
-    ]
-    headings = ["ballot of", "length", "agreement", "stands apart", ""]
-    note = "Stands apart: how many usual deviations from the median, in length or agreement."
-    return [_table(rows, headings), f'<p class="note">{note}</p>']
 
 
 def _refused(run: Shown) -> list[str]:
@@ -199,7 +157,7 @@ def _refused(run: Shown) -> list[str]:
         return []
     found = ["<h2>Votes that did not count</h2>", _table(rows[-MOST_REFUSED:], ["round", "client", "reason"])]
     if len(rows) > MOST_REFUSED:
-        found.append(f'<p class="note">The last {MOST_REFUSED} of {len(rows):,}; metrics.jsonl has all.</p>')
+        found.append(_note(f"The last {MOST_REFUSED} of {len(rows):,}; metrics.jsonl has all."))
     return found
 
 
@@ -223,7 +181,7 @@ def _shown(value: Any) -> str:
 def _made_with(runs: Runs) -> list[str]:
     keys = ("fedrank", "revision", "python", "torch", "numpy", "platform", "device", "workers", "date")
     rows = [[key, *(_shown(run.directory.environment.get(key)) for run in runs)] for key in keys]
-    note = f'<p class="note">Reported by fedrank {__version__}. A click on a legend hides a series.</p>'
+    note = _note(f"Reported by fedrank {__version__}. A click on a legend hides a series.")
     return ["<h2>Made with</h2>", _table(rows), note]
 
 
@@ -242,6 +200,10 @@ def _head(headings: Sequence[str]) -> str:
 def _row(cells: Sequence[str], marked: str = "") -> str:
     kind = f' class="{marked}"' if marked else ""
     return f"<tr{kind}>" + "".join(f"<td>{_text(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def _note(words: str) -> str:
+    return f'<p class="note">{_text(words)}</p>'
 
 
 def _text(words: str) -> str:
