@@ -15,7 +15,7 @@ test: .venv/dev                 ## the ordinary test loop
 	$(BIN)/pytest -m "not slow" -n 2
 
 test-slow: .venv/dev            ## the rest: real data, where FEDRANK_TEST_DATA names it
-	$(BIN)/pytest -m slow -n 2 --dist loadgroup --ignore tests/flower/test_deployment.py
+	$(BIN)/pytest -m slow -n 2 --dist loadgroup --ignore tests/flower/test_deployment.py --durations 20
 	$(BIN)/pytest -m slow tests/flower/test_deployment.py # has deadlines: alone
 
 lint: .venv/dev

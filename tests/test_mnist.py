@@ -7,6 +7,8 @@ import pytest
 
 from tests.test_cli import fedrank
 
+SMALL = ("rounds=1", "clients_per_round=2", "local.epochs=1", "data.test_share=0.05")
+
 
 @pytest.mark.slow
 def test_mnist_reaches_90_percent_by_round_10_and_94_by_round_25(real_data: Path, tmp_path: Path) -> None:
@@ -22,6 +24,6 @@ def test_mnist_reaches_90_percent_by_round_10_and_94_by_round_25(real_data: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["cifar10", "femnist"])
 def test_the_other_presets_play_a_round(real_data: Path, tmp_path: Path, preset: str) -> None:
-    settings = ["--set", "rounds=1", "--set", "clients_per_round=2", "--set", "local.epochs=1"]
+    settings = [word for key in SMALL for word in ("--set", key)]
     reply = fedrank("run", "--preset", preset, *settings, "--data-dir", real_data, "--out", tmp_path / "run")
     assert reply.returncode == 0, reply.stderr

@@ -24,6 +24,7 @@ from fedrank.paper.results import read_results, results, write_results
 from fedrank.paper.sweep import Cell, is_finished, run_cells
 from fedrank.report.figures import COMPUTED as PAINTED
 from fedrank.report.figures import DRAWN
+from fedrank.report.page import own_report
 from fedrank.report.tables import results_grid
 
 TINY = ("rounds=1", "clients_per_round=4", "local.epochs=1", "data.clients=20")
@@ -297,8 +298,11 @@ def test_a_table_without_runs_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def shared_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tables share equal runs, and so do their tests."""
-    return tmp_path_factory.mktemp("paper")
+    """All runs at the smallest scale. Tables share equal ones, and so do their tests."""
+    folder = tmp_path_factory.mktemp("paper")
+    cells = [cell for recipe in RECIPES.values() for cell in recipe.cells("smoke")]
+    run_cells(cells, folder / "runs", folder, jobs=2, finish=own_report)
+    return folder
 
 
 @pytest.mark.slow
@@ -306,7 +310,7 @@ def shared_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_table_can_be_made_at_the_smallest_scale(name: str, shared_runs: Path) -> None:
     tmp_path = shared_runs
-    words = ["paper", "run", name, "--scale", "smoke", "--runs", str(tmp_path), "--data-dir", str(tmp_path)]
+    words = ["paper", "run", name, "--scale", "smoke", "--runs", str(tmp_path)]
     made = CliRunner().invoke(app, words)
     assert made.exit_code == 0, made.output
     written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
