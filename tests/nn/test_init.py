@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from fedrank.nn.init import (
@@ -22,6 +23,7 @@ DIGESTS = {
     "signed-kaiming-constant": "7a1cf19b3213778b",
     "kaiming-normal": "e34461fd4068acba",
     "glorot-normal": "3c6e4737de2ccbd3",
+    "kaiming-uniform": "f4cb5d9fee757b7c",
     "scores": "614ce2bd1f927002",
 }
 
@@ -82,6 +84,12 @@ def test_scores_are_uniform_within_the_bound() -> None:
     linear = initial_scores(LAYOUT, 5)[LAYOUT.layers[1].edges] * np.sqrt(301)
     assert stats.kstest(linear, stats.uniform(-1, 2).cdf).pvalue > 0.01
     assert np.abs(linear).max() <= 1
+
+
+def test_uniform_weights_are_spread_as_torch_spreads_its_own() -> None:
+    ours = initial_weights(LAYOUT, 5, "kaiming-uniform")[LAYOUT.layers[1].edges]
+    theirs = torch.nn.Linear(301, 100).weight.detach().numpy().ravel()
+    assert stats.ks_2samp(ours, theirs).pvalue > 1e-4
 
 
 def test_normal_quantiles_agree_with_scipy() -> None:

@@ -58,7 +58,9 @@ class NetworkSection(Section):
 
     name: Literal["lenet-digits", "lenet", "lenet-62", "conv2", "conv4", "conv6", "conv8"]
     keep: float = Field(default=0.5, gt=0, lt=1)
-    weights: Literal["signed-kaiming-constant", "kaiming-normal", "glorot-normal"] = "signed-kaiming-constant"
+    weights: Literal["signed-kaiming-constant", "kaiming-normal", "glorot-normal", "kaiming-uniform"] = (
+        "signed-kaiming-constant"
+    )
     scores: Literal["signed", "magnitude", "authors"] = "signed"
 
 

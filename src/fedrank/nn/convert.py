@@ -51,7 +51,7 @@ def supernetwork(
     model : an ordinary torch module; only its structure is used, never its weights.
     seed : 32 bits from which weights and initial scores follow.
     keep : the share k of each layer's edges that forms the subnetwork.
-    weights : signed-kaiming-constant, kaiming-normal or glorot-normal.
+    weights : signed-kaiming-constant, kaiming-normal, glorot-normal or kaiming-uniform.
     scores : signed, magnitude or authors, see `fedrank.nn.Scores`.
     fix : mend what can be mended instead of refusing it.
     """

@@ -41,7 +41,7 @@ def glorot_normal(layer: Layer, words: NDArray[np.uint32]) -> FloatArray:
 
 
 def kaiming_uniform(layer: Layer, words: NDArray[np.uint32]) -> FloatArray:
-    """Return scores uniform in ±1 / sqrt(fan_in) (He et al., 2015, with torch's default slope)."""
+    """Return values uniform in ±1 / sqrt(fan_in) (He et al., 2015, with torch's default slope)."""
     bound = np.float32(1 / math.sqrt(fans(layer.shape)[0]))
     centred = (words >> np.uint32(8)).astype(np.float32) * np.float32(2**-23) - np.float32(1)
     return centred * bound
@@ -51,6 +51,7 @@ WEIGHT_INITIALISERS: dict[str, Callable[[Layer, NDArray[np.uint32]], FloatArray]
     "signed-kaiming-constant": signed_kaiming_constant,
     "kaiming-normal": kaiming_normal,
     "glorot-normal": glorot_normal,
+    "kaiming-uniform": kaiming_uniform,
 }
 
 
