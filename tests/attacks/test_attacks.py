@@ -110,6 +110,7 @@ def _play(crowd: Federation, target: str, name: str, share: float) -> float:
     ],
 )
 @pytest.mark.slow
+@pytest.mark.xdist_group("attacks")  # they share what they measure
 def test_an_attack_hurts_more_than_the_simple_ones(
     crowd: Federation, target: str, name: str, below: tuple[str, ...]
 ) -> None:
@@ -130,6 +131,7 @@ def test_an_attack_hurts_more_than_the_simple_ones(
     ],
 )
 @pytest.mark.slow
+@pytest.mark.xdist_group("attacks")  # they share what they measure
 def test_what_must_be_destroyed_is_destroyed(
     crowd: Federation, target: str, name: str, at_most: float
 ) -> None:
@@ -138,12 +140,14 @@ def test_what_must_be_destroyed_is_destroyed(
 
 @pytest.mark.parametrize("name", ["mirror", "mirror-omniscient", "band", "vem", "min-max", "label-flip"])
 @pytest.mark.slow
+@pytest.mark.xdist_group("attacks")  # they share what they measure
 def test_the_screened_mean_holds_where_the_papers_vote_does_not(crowd: Federation, name: str) -> None:
     """20% malicious clients cost at most 5 points."""
     assert mean_accuracy(crowd, "screened", name, 0.2) > mean_accuracy(crowd, "screened", "none") - 0.05
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("attacks")  # they share what they measure
 def test_the_screened_mean_costs_little_in_peace(crowd: Federation) -> None:
     """A young model of few clients: 4.5 points here, 0.4 after 30 rounds of the preset."""
     assert mean_accuracy(crowd, "screened", "none") > mean_accuracy(crowd, "frl", "none") - 0.06

@@ -27,7 +27,7 @@ def ballots(data_dir: Path, *, quick: bool) -> Iterator[Row]:
     """Train, and look at one client's ballot and at the broadcast of every round."""
     what, federation = mnist(data_dir)
     frl: Method[Any] = FRL(supernetwork(NETWORKS["lenet"](), seed=7), LocalTraining())
-    layout, rounds, per_round = frl.layout, 2 if quick else 20, 5 if quick else 25
+    layout, rounds, per_round = frl.layout, 2 if quick else 20, 3 if quick else 25
     seen: list[tuple[Ranking, Ranking]] = []
     state = frl.init()
     with local_engine(frl, federation, workers=2) as engine:

@@ -41,7 +41,7 @@ def steps(limits: Limits, *, quick: bool) -> Iterator[Row]:
     """Measure a client's step and its parts."""
     for name, shape in SHAPES.items():
         network = supernetwork(NETWORKS[name](), seed=7)
-        section, repeat = f"step of {name}, batch {BATCH}", 5 if quick else 20
+        section, repeat = f"step of {name}, batch {BATCH}", 3 if quick else 20
         limit = step_flop(network, shape, BATCH) / limits.flop_per_second
         yield Row(section, "limit: its matrix multiplications", 1e3 * limit, "ms", 1.0)
         with one_thread():
@@ -93,7 +93,7 @@ def rounds(limits: Limits, data_dir: Path, *, quick: bool) -> Iterator[Row]:
     what, federation = mnist(data_dir)
     network = supernetwork(NETWORKS["lenet"](), seed=7)
     frl: Method[Any] = FRL(network, local := LocalTraining())
-    clients = select(federation.voters, 10 if quick else 25, 7, 0)
+    clients = select(federation.voters, 4 if quick else 25, 7, 0)
     samples = sum(federation.clients[client].train.size for client in clients) * local.epochs
     limit = samples * step_flop(network, (1, 28, 28), BATCH) / BATCH / limits.flop_per_second
     section = f"round of {what}, {len(clients)} clients"
@@ -131,7 +131,7 @@ def _play_round(
 def _evaluation(
     method: Method[Any], federation: Federation, engine: Engine, state: Any, *, quick: bool
 ) -> Iterator[Row]:
-    samples = test_samples(federation)[: 4000 if quick else None]
+    samples = test_samples(federation)[: 1000 if quick else None]
     section = f"evaluation of {samples.size:,} test samples"
     dataset, model = federation.dataset, method.model(state)
 

@@ -14,7 +14,7 @@ from fedrank.errors import ConfigError
 
 @app.command(rich_help_panel="Measurements")
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="Measure less, in about a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure less, in about half a minute.")] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(help="step, round, vote, ballot, start or fuzz; can be repeated."),

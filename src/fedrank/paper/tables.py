@@ -19,7 +19,7 @@ QUICK_START = {
     "cifar10": ("network.weights=signed-kaiming-constant", "local.learning_rate=0.003"),
     "femnist": ("local.learning_rate=0.02",),
 }
-"""For training weights at the scale `laptop`: with the published rates they get nowhere in the first rounds."""
+"""For training weights at the scale `laptop`: the published rates get nowhere in the first rounds."""
 SMOKE = ("rounds=1", "local.epochs=1", "data.clients=60", "clients_per_round=6", "evaluate_every=1")
 
 
