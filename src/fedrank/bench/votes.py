@@ -46,7 +46,7 @@ def votes(*, quick: bool) -> Iterator[Row]:
     counted = tally(25)
     yield Row(section, "vote", 1e3 * cpu_seconds(counted.vote, repeat=3), "ms")
     each = cpu_seconds(lambda: tally(1), repeat=3)
-    for count in (10,) if quick else (25, 250, 1000):
+    for count in (15,) if quick else (25, 250, 1000):
         yield from robust_votes(section, layout, count, each)
 
 
