@@ -261,6 +261,26 @@ def test_an_error_of_the_superlink_is_laid_at_the_right_door(table):
     assert "Node unavailable" in played.refused[6]
 
 
+def test_a_message_that_was_lost_with_a_restart_of_the_superlink_is_sent_again(table, monkeypatch, caplog):
+    method = make_method()
+    [(undisturbed, _)] = play_over(table(method), strategy_of(method, clients_per_round=CLIENTS))
+    grid = table(method)
+    pushed, push = [], grid.push_messages
+
+    def forgetful(messages):
+        pushed.append(messages[0].metadata.dst_node_id)
+        if len(pushed) in (2, CLIENTS + 4):
+            raise RuntimeError("the push session may have expired")
+        return push(messages)
+
+    monkeypatch.setattr(grid, "push_messages", forgetful)
+    [(state, played)] = play_over(grid, strategy_of(method, clients_per_round=CLIENTS))
+    assert not played.refused
+    assert state.ranking.tobytes() == undisturbed.ranking.tobytes()
+    assert pushed[1] == pushed[2]
+    assert "it is sent again" in caplog.text
+
+
 def test_too_few_votes_repeat_the_round_with_others(table):
     method = make_method()
     grid = table(method)

@@ -7,6 +7,8 @@ that never ends its upload must not hold up the others.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import queue
 import threading
 import time
@@ -17,6 +19,8 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedrank.errors import BallotError
+
+logger = logging.getLogger("flwr")
 
 PAUSE = 0.25
 """Seconds between two looks at whether an answer has arrived."""
@@ -64,8 +68,27 @@ def exchange(grid: Grid, messages: Iterable[Message], limit: float, fault: Fault
 
 
 def push(grid: Grid, message: Message) -> str | None:
-    """Send one message; return what its answer is asked for by, or None if its node is not there."""
+    """Send one message; return what its answer is asked for by, or None if its node is not there.
+
+    A SuperLink that is restarted in the middle forgets what it has received of the message, and Flower gives
+    up. It is sent once more, as a new one.
+    """
+    try:
+        return _push(grid, message)
+    except Exception as error:
+        logger.warning("A message could not be sent (%s); it is sent again.", printable(repr(error)))
+        return _push(grid, _anew(message))
+
+
+def _push(grid: Grid, message: Message) -> str | None:
     return next((sent for sent in grid.push_messages([message]) if sent), None)
+
+
+def _anew(message: Message) -> Message:
+    about = message.metadata
+    return Message(
+        message.content, about.dst_node_id, about.message_type, ttl=about.ttl, group_id=about.group_id
+    )
 
 
 def objected(reply: Message, node: int, fault: Fault) -> bool:
@@ -170,8 +193,11 @@ def pull(grid: Grid, question: str) -> list[Message] | BallotError:
     """Return what has come in answer to a question, or why it cannot be read.
 
     What a client sends is unpacked by Flower, which raises almost anything if it is malformed; some of it
-    even makes the SuperLink fail. A connection that is lost Flower tries again by itself.
+    even makes the SuperLink fail. A connection that is lost Flower tries again by itself. As a restart of the
+    SuperLink may spoil an honest answer, too, a second failure counts.
     """
+    with contextlib.suppress(Exception):
+        return list(grid.pull_messages([question]))
     try:
         return list(grid.pull_messages([question]))
     except Exception as error:
