@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedrank.experiment.config import Experiment, load_preset
 
-ROUNDS = 30
+ROUNDS = 20
 MALICIOUS = 0.2
 
 
