@@ -19,7 +19,7 @@ from fedrank.cli import app
 from fedrank.errors import ConfigError, DataError, RunError
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.paper.published import ROBUSTNESS, TRAFFIC
-from fedrank.paper.recipes import RECIPES, SCALES, Shows, chosen, differences, recipe_named
+from fedrank.paper.recipes import RECIPES, SCALES, Shows, caption, chosen, differences, recipe_named
 from fedrank.paper.results import read_results, results, write_results
 from fedrank.paper.sweep import Cell, is_finished, run_cells
 from fedrank.report.figures import COMPUTED as PAINTED
@@ -200,6 +200,11 @@ def test_the_caption_names_what_is_not_as_published() -> None:
     assert differences(recipe, recipe.cells("paper")) == []
     mnist = chosen(recipe.cells("laptop"), ["mnist"])
     assert differences(recipe, mnist) == ["rounds 30 (paper: 2000)"]
+    short = chosen(recipe.cells("laptop"), ["mnist", "cifar10", "frl", "0%"])
+    assert caption(recipe, short) == [
+        "Different from the paper: mnist: rounds 30 (paper: 2000). cifar10: rounds 10 (paper: 2000)."
+    ]
+    assert caption(recipe, mnist) == ["Different from the paper: rounds 30 (paper: 2000)."]
     assert "data.name digits (paper: mnist)" in differences(recipe, chosen(recipe.cells("smoke"), ["mnist"]))
 
 

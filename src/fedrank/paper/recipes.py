@@ -210,6 +210,17 @@ def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
     ]
 
 
+def caption(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
+    """Say in a sentence what is not as published; for each data set by itself, if they are different."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.place.get("data", ""), []).append(cell)
+    told = {name: "; ".join(differences(recipe, some)) for name, some in groups.items()}
+    if len(set(told.values())) > 1:
+        return [f"Different from the paper: {'. '.join(f'{name}: {what}' for name, what in told.items())}."]
+    return [f"Different from the paper: {what}." for what in set(told.values()) if what]
+
+
 def _told(value: object) -> str:
     """Return a setting in words; without a number of clients every writer is one."""
     return "a client for each writer" if value is None else str(value)

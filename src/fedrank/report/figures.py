@@ -26,11 +26,11 @@ def figures(recipe: Recipe, rows: Sequence[Row]) -> Charts:
     finished = [row for row in rows if row["finished"]]
     if recipe.name not in DRAWN or not finished:
         return {}
-    differing = differences(recipe, [cell_of(row) for row in finished])
     charts = DRAWN[recipe.name](finished)
-    if differing:
-        subtitle = ["not as in the paper:", *differing]
-        for chart in charts.values():
+    for name, chart in charts.items():
+        drawn = [row for row in finished if name in row["place"].values()] or finished
+        if differing := differences(recipe, [cell_of(row) for row in drawn]):
+            subtitle = ["not as in the paper:", *differing]
             chart.title = load_altair().Title(chart.title, subtitle=subtitle, anchor="start")
     return charts
 
