@@ -268,7 +268,7 @@ def test_a_message_that_was_lost_with_a_restart_of_the_superlink_is_sent_again(t
     pushed, push = [], grid.push_messages
 
     def forgetful(messages):
-        pushed.append(messages[0].metadata.dst_node_id)
+        pushed.append(messages[0].object_id)
         if len(pushed) in (2, CLIENTS + 4):
             raise RuntimeError("the push session may have expired")
         return push(messages)
@@ -277,7 +277,7 @@ def test_a_message_that_was_lost_with_a_restart_of_the_superlink_is_sent_again(t
     [(state, played)] = play_over(grid, strategy_of(method, clients_per_round=CLIENTS))
     assert not played.refused
     assert state.ranking.tobytes() == undisturbed.ranking.tobytes()
-    assert pushed[1] == pushed[2]
+    assert pushed[1] == pushed[2], "the same message: its node may wait for the rest of it"
     assert "it is sent again" in caplog.text
 
 

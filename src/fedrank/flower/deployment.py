@@ -34,7 +34,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def write_app(folder: Path, clientapp: str = "fedrank.flower.client_app:app") -> Path:
+def write_app(
+    folder: Path,
+    clientapp: str = "fedrank.flower.client_app:app",
+    serverapp: str = "fedrank.flower.server_app:app",
+) -> Path:
     """Make a folder that `flwr run` takes: fedrank's own app with all its settings."""
     from fedrank import __version__
 
@@ -52,7 +56,7 @@ def write_app(folder: Path, clientapp: str = "fedrank.flower.client_app:app") ->
         'publisher = "fedrank"',
         "",
         "[tool.flwr.app.components]",
-        'serverapp = "fedrank.flower.server_app:app"',
+        f'serverapp = "{serverapp}"',
         f'clientapp = "{clientapp}"',
         "",
         "[tool.flwr.app.config]",

@@ -70,25 +70,19 @@ def exchange(grid: Grid, messages: Iterable[Message], limit: float, fault: Fault
 def push(grid: Grid, message: Message) -> str | None:
     """Send one message; return what its answer is asked for by, or None if its node is not there.
 
-    A SuperLink that is restarted in the middle forgets what it has received of the message, and Flower gives
-    up. It is sent once more, as a new one.
+    A SuperLink that is restarted in the middle knows of the message and waits for the rest of it, as its node
+    will, but Flower gives up. The same message, sent again, is completed; a new one would come to a node that
+    still waits for the old.
     """
     try:
         return _push(grid, message)
     except Exception as error:
         logger.warning("A message could not be sent (%s); it is sent again.", printable(repr(error)))
-        return _push(grid, _anew(message))
+        return _push(grid, message)
 
 
 def _push(grid: Grid, message: Message) -> str | None:
     return next((sent for sent in grid.push_messages([message]) if sent), None)
-
-
-def _anew(message: Message) -> Message:
-    about = message.metadata
-    return Message(
-        message.content, about.dst_node_id, about.message_type, ttl=about.ttl, group_id=about.group_id
-    )
 
 
 def objected(reply: Message, node: int, fault: Fault) -> bool:
