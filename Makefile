@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo deployment test test-slow lint format clean
+.PHONY: demo deployment test test-slow test-long test-deployment lint format clean
 
 demo: .venv/core                ## FRL and FedAvg on the embedded digits, in peace and under attack
 	$(BIN)/fedrank demo
@@ -15,8 +15,13 @@ test: .venv/dev                 ## the ordinary test loop
 	$(BIN)/pytest -m "not slow" -n 2
 
 test-slow: .venv/dev            ## the rest: real data, where FEDRANK_TEST_DATA names it
-	$(BIN)/pytest -m slow -n 2 --dist loadgroup --ignore tests/flower/test_deployment.py --durations 20
-	$(BIN)/pytest -m slow tests/flower/test_deployment.py # has deadlines: alone
+	$(MAKE) --no-print-directory --jobs 2 test-long test-deployment
+
+test-long: .venv/dev
+	nice -n 19 $(BIN)/pytest -m slow -n 2 --dist loadgroup --ignore tests/flower/test_deployment.py --durations 20
+
+test-deployment: .venv/dev      # waits most of the time, but has deadlines: what runs beside it gives way
+	$(BIN)/pytest -m slow tests/flower/test_deployment.py --durations 5
 
 lint: .venv/dev
 	$(BIN)/ruff check .

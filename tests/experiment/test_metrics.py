@@ -42,3 +42,5 @@ def test_accuracies_are_counted_for_each_client_and_for_all(federation: Federati
     assert measured.test_accuracy == 0.5
     assert measured.test_loss == 8.5
     assert measured.test_samples == 2
+    assert measured.accuracies == {0: 1.0, 2: pytest.approx(1 / 3)}
+    assert measured.samples == {0: 2, 2: 3}

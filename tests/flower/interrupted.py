@@ -5,35 +5,37 @@ import os
 from pathlib import Path
 
 import psutil
+from flwr.serverapp import ServerApp
 from flwr.superlink.grid import http_grid
 
-from fedrank.flower.server_app import app
+from fedrank.flower import server_app
 
-__all__ = ["app"]
-
-HOME = Path(os.environ["FLWR_HOME"])
-KILLED = HOME / "killed"
+app = ServerApp()
 push_objects = http_grid.push_objects
+
+
+@app.main()
+def main(grid, context):
+    http_grid.push_objects = push_to_a_dying_superlink
+    server_app.main(grid, context)
 
 
 def push_to_a_dying_superlink(objects, push_object_fn, *, object_ids_to_push):
     """Kill the SuperLink once, after the first round; Flower sends again what has not been confirmed."""
-    if (HOME.parent / "run" / "checkpoint.npz").exists() and not KILLED.exists():
-        KILLED.touch()
+    home = Path(os.environ["FLWR_HOME"])
+    if (home.parent / "run" / "checkpoint.npz").exists() and not (home / "killed").exists():
+        (home / "killed").touch()
         part = next(iter(object_ids_to_push))
         content = objects[part].deflate()
         push_object_fn(part, content)
-        kill_the_superlink()
+        kill_the_superlink(home)
         push_object_fn(part, content)
     push_objects(objects, push_object_fn, object_ids_to_push=object_ids_to_push)
 
 
-def kill_the_superlink():
+def kill_the_superlink(home):
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            ours = process.environ().get("FLWR_HOME") == str(HOME)
+            ours = process.environ().get("FLWR_HOME") == str(home)
             if ours and "flower-superlink" in " ".join(process.cmdline()):
                 process.kill()
-
-
-http_grid.push_objects = push_to_a_dying_superlink

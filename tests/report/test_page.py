@@ -49,7 +49,8 @@ def test_a_report_says_everything_about_a_run(runs):
     summary = directory.read_summary()
     assert f"{summary['evaluation']['test_accuracy']:.1%}" in text
     worst = min(summary["evaluation"]["accuracies"].items(), key=lambda item: item[1])
-    assert f"client {worst[0]}" in text
+    of_how_many = summary["evaluation"]["samples"][worst[0]]
+    assert f"<td>client {worst[0]}</td><td>{worst[1]:.1%}</td><td>{of_how_many}</td>" in text
     for heading in ("Result", "The worst clients", "The vote of round 3", "Settings", "Made with"):
         assert f"<h2>{heading}</h2>" in text
     for key, value in directory.experiment.flat().items():

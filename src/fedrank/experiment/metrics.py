@@ -35,6 +35,8 @@ class Evaluation:
     """Which share of the samples with a backdoor's trigger is taken for what the attacker wants."""
     accuracies: dict[int, float] = field(default_factory=dict)
     """The accuracy of every client that has test samples, by its number."""
+    samples: dict[int, int] = field(default_factory=dict)
+    """How many test samples each of them has."""
 
 
 def test_samples(federation: Federation) -> NDArray[np.int64]:
@@ -64,6 +66,7 @@ def evaluation(federation: Federation, predictions: Predictions) -> Evaluation:
         test_samples=federation.test.size,
         backdoor=_backdoor(federation, predictions.correct, position),
         accuracies=dict(zip(_tested(federation), accuracies.tolist(), strict=True)),
+        samples={number: federation.clients[number].test.size for number in _tested(federation)},
     )
 
 

@@ -195,11 +195,12 @@ def _sent(directory: RunDirectory) -> Traffic:
 
 def record_of(played: Round) -> dict[str, Any]:
     """Return a round as its line of metrics; single clients' accuracies stand in the summary only."""
+    totals = played.evaluation and replace(played.evaluation, accuracies={}, samples={})
     return {
         "round": played.number,
         "train_loss": played.train_loss,
         "refused": played.refused,
-        "evaluation": asdict(replace(played.evaluation, accuracies={})) if played.evaluation else None,
+        "evaluation": asdict(totals) if totals else None,
         "upload_bytes": round(played.sent.upload_bytes * len(played.clients)),
         "download_bytes": round(played.sent.download_bytes * len(played.clients)),
         "wall_seconds": played.wall_seconds,

@@ -41,7 +41,7 @@ def _result(cell: Cell, folder: Path) -> dict[str, Any]:
         return {
             "finished": True,
             "rounds": summary["rounds"],
-            "evaluation": _without(summary["evaluation"], "accuracies"),
+            "evaluation": _without(summary["evaluation"], "accuracies", "samples"),
             "curve": _curve(directory),
             "sent": summary["sent"],
             "made_with": {key: directory.environment.get(key) for key in MADE_WITH},
@@ -67,8 +67,8 @@ def _curve(directory: RunDirectory) -> dict[str, list[float]]:
     }
 
 
-def _without(values: dict[str, Any], left_out: str) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key != left_out}
+def _without(values: dict[str, Any], *left_out: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in left_out}
 
 
 class _Unfinished(BaseModel):

@@ -130,8 +130,10 @@ def _worst_clients(run: Shown) -> list[str]:
     if not run.accuracies:
         return []
     worst = sorted(run.accuracies.items(), key=lambda item: item[1])[:WORST_CLIENTS]
-    rows = [[f"client {client}", f"{accuracy:.1%}"] for client, accuracy in worst]
-    return ["<h2>The worst clients</h2>", _table(rows, ["", "accuracy on its own test data"])]
+    sizes = run.evaluation.get("samples") or {}
+    rows = [[f"client {client}", f"{accuracy:.1%}", _shown(sizes.get(client))] for client, accuracy in worst]
+    headings = ["", "accuracy on its own test data", "test samples"]
+    return ["<h2>The worst clients</h2>", _table(rows, headings)]
 
 
 def _audit(run: Shown) -> list[str]:

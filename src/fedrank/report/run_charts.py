@@ -36,9 +36,14 @@ class Shown:
         return cls(name, directory, directory.read_metrics(), directory.read_summary())
 
     @property
+    def evaluation(self) -> dict[str, Any]:
+        """What was measured at the end of the run, if it has ended."""
+        return (self.summary or {}).get("evaluation") or {}
+
+    @property
     def accuracies(self) -> dict[str, float]:
         """The clients' accuracies at the end of the run, if it has ended."""
-        return (self.summary or {}).get("evaluation", {}).get("accuracies") or {}
+        return self.evaluation.get("accuracies") or {}
 
 
 Runs = Sequence[Shown]
