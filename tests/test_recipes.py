@@ -208,6 +208,16 @@ def test_the_caption_names_what_is_not_as_published() -> None:
     assert "data.name digits (paper: mnist)" in differences(recipe, chosen(recipe.cells("smoke"), ["mnist"]))
 
 
+def test_the_caption_says_whose_settings_are_not_the_published_ones_and_what_the_paper_does_not_say() -> None:
+    recipe = RECIPES["robustness"]
+    some = chosen(recipe.cells("laptop"), ["cifar10", "FedAvg", "FRL", "0%"])
+    assert differences(recipe, some) == [
+        "local.learning_rate 0.003 for FedAvg (paper: 0.1)",
+        "network.weights signed-kaiming-constant for FedAvg (paper: does not say)",
+        "rounds 10 (paper: 2000)",
+    ]
+
+
 def test_results_that_are_no_results_are_refused(tmp_path: Path) -> None:
     good = finished_row({"data": "mnist"})
     write_results([good], tmp_path / "good.json")

@@ -194,7 +194,8 @@ def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
     if not recipe.published:
         return []
     published = {tuple(cell.place.values()): cell for cell in recipe.cells("paper")}
-    found: dict[str, set[tuple[str, str]]] = {}
+    everyone = {cell.place.get("algorithm", "") for cell in cells}
+    found: dict[str, list[tuple[str, str, str]]] = {}
     for cell in cells:
         original = published.get(tuple(cell.place.values()))
         if original is None or original.experiment == cell.experiment:
@@ -202,12 +203,18 @@ def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
         theirs, ours = original.experiment.flat(), cell.experiment.flat()
         for key in ours.keys() - {"name", "evaluate_every"}:
             if ours[key] != theirs[key]:
-                found.setdefault(key, set()).add((_told(ours[key]), _told(theirs[key])))
-    return [
-        f"{key} {', '.join(sorted({ours for ours, _ in pairs}))} "
-        f"(paper: {', '.join(sorted({theirs for _, theirs in pairs}))})"
-        for key, pairs in sorted(found.items())
-    ]
+                unsaid = key == "network.weights" and theirs["method.name"] != "frl"
+                values = _told(ours[key]), "does not say" if unsaid else _told(theirs[key])
+                found.setdefault(key, []).append((cell.place.get("algorithm", ""), *values))
+    return [_sentence(key, told, everyone) for key, told in sorted(found.items())]
+
+
+def _sentence(key: str, told: Sequence[tuple[str, str, str]], everyone: set[str]) -> str:
+    """Say what a setting is, for whom if not for everyone, and what the paper's is."""
+    names = dict.fromkeys(name for name, _, _ in told)
+    some = f" for {', '.join(names)}" if names.keys() != everyone else ""
+    ours, theirs = (", ".join(sorted({each[place] for each in told})) for place in (1, 2))
+    return f"{key} {ours}{some} (paper: {theirs})"
 
 
 def caption(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
