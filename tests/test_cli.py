@@ -329,6 +329,8 @@ def test_presets_and_show_teach_the_settings(tmp_path: Path) -> None:
 
 def test_data_commands(tmp_path: Path) -> None:
     listed = fedrank("data", "list", "--data-dir", tmp_path)
+    odd = str(tmp_path / "[red]not[/x] markup")
+    assert odd in fedrank("data", "list", "--data-dir", odd).stdout
     assert re.search(r"digits +yes", listed.stdout)
     assert re.search(r"mnist +no", listed.stdout)
     assert "nothing to download" in fedrank("data", "get", "digits").stdout

@@ -20,6 +20,7 @@ from fedrank.export import (
     CHECKSUM,
     HEADER,
     MAGIC,
+    SUFFIXES,
     VERSION,
     compact_bytes,
     export,
@@ -148,10 +149,21 @@ def test_a_model_with_a_hostile_description_is_refused(trained, tmp_path, change
         read_compact(tmp_path / "m.frlm")
 
 
+def test_onnx_knows_its_data_set_even_if_the_network_fits_another(tmp_path):
+    """MNIST's images in a network for FEMNIST's 62 characters: both forms must take them for digits."""
+    pytest.importorskip("onnxruntime", reason="ONNX is not installed: pip install 'fedrank[onnx]'")
+    experiment = load_preset("mnist", ["network.name=lenet-62"])
+    directory = RunDirectory.create(tmp_path / "r", experiment, {"data_dir": "", "device": "cpu"})
+    method = build_method(experiment)
+    for form in ("onnx", "fedrank"):
+        export(directory, method, method.init(), form, tmp_path / f"model{SUFFIXES[form]}")
+        assert open_model(tmp_path / f"model{SUFFIXES[form]}").source.name == "mnist"
+
+
 def test_onnx_that_fedrank_did_not_export_is_refused(tmp_path):
     onnx = pytest.importorskip("onnx", reason="ONNX is not installed: pip install 'fedrank[onnx]'")
 
-    def model(inputs, outputs, kind="Identity"):
+    def model(inputs, outputs, kind="Identity", data="digits"):
         def values(named):
             return [onnx.helper.make_tensor_value_info(name, *rest) for name, *rest in named]
 
@@ -159,6 +171,7 @@ def test_onnx_that_fedrank_did_not_export_is_refused(tmp_path):
         graph = onnx.helper.make_graph([node], "g", values(inputs), values(outputs))
         made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
         made.ir_version = 9
+        made.metadata_props.add(key="fedrank.data", value=data)
         (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
         return tmp_path / "m.onnx"
 
@@ -170,6 +183,10 @@ def test_onnx_that_fedrank_did_not_export_is_refused(tmp_path):
     ):
         with pytest.raises(RunError, match="not exported by fedrank"):
             open_model(model(inputs, outputs))
+    digits = [("images", float32, ["n", 1, 8, 8])], [("logits", float32, ["n", 10])]
+    for data, why in (("", "does not say"), ("mnist", "not made for mnist")):
+        with pytest.raises(RunError, match=why):
+            open_model(model(*digits, "Flatten", data))
     flat = model([("images", float32, [1, 1, 8, 8])], [("logits", float32, [1, 10])], "Flatten")
     try:
         opened = open_model(flat)

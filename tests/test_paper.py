@@ -23,6 +23,17 @@ PUBLISHED_UPLOADS = {
 PUBLISHED_DOWNLOADS = {"lenet": (6.20, 4.05), "conv8": (20.1, 13.1), "lenet-62": (6.23, 4.06)}
 
 
+def test_a_large_vote_needs_no_large_memory() -> None:
+    assert failure_probability(100_000, 1.0, 0.1) == 0.0
+    assert failure_probability(100_000, 1.0, 0.5) == 1.0
+    assert CliRunner().invoke(app, ["bound", "-n", "100000"]).exit_code == 0
+
+
+def test_shares_that_are_the_same_clients_are_told_once() -> None:
+    told = CliRunner().invoke(app, ["bound", "-n", "1"]).stdout
+    assert told.count("1 (100%)") == 1
+
+
 @pytest.mark.parametrize("network", PUBLISHED_UPLOADS)
 def test_the_published_traffic_comes_out(network: str) -> None:
     rows = {row.name: row for row in traffic_table(supernetwork(NETWORKS[network](), seed=0).layout)}

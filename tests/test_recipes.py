@@ -1,17 +1,20 @@
 """Tables that are made of runs."""
 
 import contextlib
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from fedrank import __version__
@@ -163,6 +166,23 @@ def test_the_table_shows_what_is_unfinished_and_what_a_backdoor_reached() -> Non
     assert grid.markdown().splitlines()[2] == "| digits | borda | mirror | 60.0 |"
 
 
+@pytest.mark.parametrize("table", ["votes", "weights", "robustness", "ballots"])
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_terminal_shows_every_number_of_a_table(
+    table: str, width: int, pytestconfig: pytest.Config
+) -> None:
+    """What does not fit beside the others stands below them."""
+    recipe = RECIPES[table]
+    keys = (*recipe.rows, *recipe.columns)
+    grid = results_grid(recipe, read_results(pytestconfig.rootpath / f"docs/results/{table}.json", keys))
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(grid)
+    shown = Counter(console.file.getvalue().split())  # type: ignore[attr-defined]
+    wanted = Counter(word for row in grid.rows for text in row[grid.keys :] for word in text.split())
+    assert not wanted - shown
+    assert not {heading for heading in grid.headings if heading.isalpha()} - shown.keys()
+
+
 def test_ours_stands_beside_the_papers() -> None:
     place = {"data": "mnist", "algorithm": "FRL", "malicious": "10%"}
     grid = results_grid(RECIPES["robustness"], [finished_row(place, published={"mean": 98.8, "std": 3.1})])
@@ -206,6 +226,14 @@ def test_the_caption_names_what_is_not_as_published() -> None:
     ]
     assert caption(recipe, mnist) == ["Different from the paper: rounds 30 (paper: 2000)."]
     assert "data.name digits (paper: mnist)" in differences(recipe, chosen(recipe.cells("smoke"), ["mnist"]))
+
+
+def test_the_caption_of_what_is_not_published_names_what_is_smaller() -> None:
+    recipe = RECIPES["ballots"]
+    assert caption(recipe, recipe.cells("laptop")) == []
+    [told] = caption(recipe, recipe.cells("smoke"))
+    assert told.startswith("Different from the scale laptop: ")
+    assert "data.name digits (laptop: mnist)" in told
 
 
 def test_the_caption_says_whose_settings_are_not_the_published_ones_and_what_the_paper_does_not_say() -> None:

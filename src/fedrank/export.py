@@ -34,6 +34,8 @@ VERSION = 1
 HEADER = struct.Struct("<4sBxxxI")
 CHECKSUM = struct.Struct("<I")
 LARGEST_DESCRIPTION = 2**16
+DATA = "fedrank.data"
+"""Where an ONNX file says which data it was trained on."""
 SUFFIXES = {"torch": ".pt", "onnx": ".onnx", "fedrank": ".frlm"}
 
 
@@ -104,7 +106,9 @@ def onnx_bytes(model: nn.Module, source: Source) -> bytes:
             dynamic_shapes=({0: torch.export.Dim("images")},),
         )
     assert program is not None
-    return bytes(program.model_proto.SerializeToString())
+    model_proto = program.model_proto
+    model_proto.metadata_props.add(key=DATA, value=source.name)
+    return bytes(model_proto.SerializeToString())
 
 
 def compact_bytes(experiment: Experiment, method: FRL, state: FRLState) -> bytes:
@@ -211,10 +215,12 @@ def _open_onnx(path: Path) -> Portable:
         (each.name, len(each.shape)) for each in outputs
     ] != [("logits", 2)]:
         raise RunError(f"{path}: this model was not exported by fedrank; it should turn images into logits")
+    source = SOURCES.get(session.get_modelmeta().custom_metadata_map.get(DATA, ""))
+    if source is None:
+        raise RunError(f"{path}: does not say which data it was trained on; fedrank's own exports do")
     shape, classes = tuple(inputs[0].shape[1:]), outputs[0].shape[1]
-    fitting = [source for source in SOURCES.values() if (source.shape, source.classes) == (shape, classes)]
-    if not fitting:
-        raise RunError(f"{path}: takes images of shape {shape}, which none of fedrank's data sets has")
+    if shape != source.shape or not isinstance(classes, int) or classes < source.classes:
+        raise RunError(f"{path}: takes images of shape {shape} and is not made for {source.name}")
 
     def predict(images: Inputs) -> NDArray[np.float32]:
         try:
@@ -222,7 +228,7 @@ def _open_onnx(path: Path) -> Portable:
         except Exception as error:  # as above
             raise RunError(f"{path}: the model fails ({error})") from error
 
-    return Portable(predict, fitting[0])
+    return Portable(predict, source)
 
 
 def read_images(paths: Sequence[Path], source: Source) -> Inputs:

@@ -50,7 +50,7 @@ def test_a_report_says_everything_about_a_run(runs):
     assert f"{summary['evaluation']['test_accuracy']:.1%}" in text
     worst = min(summary["evaluation"]["accuracies"].items(), key=lambda item: item[1])
     of_how_many = summary["evaluation"]["samples"][worst[0]]
-    assert f"<td>client {worst[0]}</td><td>{worst[1]:.1%}</td><td>{of_how_many}</td>" in text
+    assert f"<td>{worst[0]}</td><td>{worst[1]:.1%}</td><td>{of_how_many}</td>" in text
     for heading in ("Result", "The worst clients", "The vote of round 3", "Settings", "Made with"):
         assert f"<h2>{heading}</h2>" in text
     for key, value in directory.experiment.flat().items():
@@ -88,6 +88,27 @@ def test_an_unfinished_run_is_reported_as_such(runs, tmp_path):
     (copy / "metrics.jsonl").write_text("")
     with pytest.raises(RunError, match="no measured round"):
         page([("copy", RunDirectory.open(copy))])
+
+
+def test_a_run_that_was_prolonged_has_no_worst_clients_until_it_ends(runs, tmp_path):
+    """Its summary is that of an earlier round."""
+    copy = shutil.copytree(runs[0][1].path, tmp_path / "copy")
+    lines = (copy / "metrics.jsonl").read_text()
+    (copy / "metrics.jsonl").write_text(
+        lines + json.dumps(json.loads(lines.splitlines()[-1]) | {"round": 4}) + "\n"
+    )
+    text = page([("copy", RunDirectory.open(copy))])
+    assert "The worst clients" not in text
+    assert 'id="clients"' not in text
+
+
+def test_of_many_clients_that_are_equally_bad_it_is_said_how_many_are_shown(runs, tmp_path):
+    copy = shutil.copytree(runs[0][1].path, tmp_path / "copy")
+    summary = json.loads((copy / "summary.json").read_text())
+    bad = {str(number): 0.0 for number in range(12)}
+    summary["evaluation"] |= {"accuracies": bad, "samples": dict.fromkeys(bad, 3)}
+    (copy / "summary.json").write_text(json.dumps(summary))
+    assert "10 of the 12 clients with 0.0% or less." in page([("copy", RunDirectory.open(copy))])
 
 
 def test_bytes_are_told_in_both_accountings_for_a_client_and_in_all(runs):
@@ -178,5 +199,10 @@ def test_a_browser_draws_the_report_and_a_click_on_a_legend_hides_a_series(runs,
         webdriver.ActionChains(browser).move_to_element(label).click().perform()
         WebDriverWait(browser, 10).until(lambda _: opacities() != before)
         assert opacities().count("0") == before.count("0") + 1
+        labels = browser.find_elements("css selector", "#accuracy .role-legend-label text")
+        dimmed = [float(label.get_attribute("opacity") or 1) < 1 for label in labels]
+        assert dimmed == [True, False], "what is hidden is grey in the legend, and nothing else"
+        webdriver.ActionChains(browser).move_to_element(labels[0]).click().perform()
+        WebDriverWait(browser, 10).until(lambda _: opacities() == before)
     finally:
         browser.quit()

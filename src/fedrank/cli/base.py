@@ -88,6 +88,11 @@ def _check_device(device: str) -> None:
         raise ConfigError(f"--device {device} cannot be used here: {reason}") from None
 
 
+def say(text: str, console: Console = out) -> None:
+    """Print a sentence as it is: brackets in a path are no markup, and nobody's terminal breaks it."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def prepare_run(experiment: Experiment, data_dir: Path, device: str) -> Prepared:
     from fedrank.experiment.runner import prepare
 
@@ -104,7 +109,7 @@ def run_to_the_end(
 
     result = play_run(directory, prepared, workers, device, log=log)
     out.print(summary_table(directory.experiment.name, result))
-    out.print(f"  {own_report(directory)}", soft_wrap=True, highlight=False)
+    say(f"  {own_report(directory)}")
 
 
 def check_log(log: str | None) -> None:
@@ -134,6 +139,6 @@ def play_run(
         observer = runner.Observers((bar, *watchers))
         result = runner.run(directory, prepared, workers=workers, device=device, observer=observer)
     if result is None:
-        console.print(f"Stopped and saved. Go on with: fedrank resume {directory.path}", soft_wrap=True)
+        say(f"Stopped and saved. Go on with: fedrank resume {directory.path}", console)
         raise typer.Exit(130)
     return result

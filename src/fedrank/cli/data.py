@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fedrank.cli.base import DataDir, app, out
+from fedrank.cli.base import DataDir, app, out, say
 
 data_app = typer.Typer(
     help="List, download and look at data sets.", no_args_is_help=True, rich_markup_mode="rich"
@@ -41,7 +41,7 @@ def data_list(data_dir: DataDir = None) -> None:
     for source in SOURCES.values():
         table.add_row(source.name, availability(source, folder), source.about)
     out.print(table)
-    out.print(f"Data directory: {folder}")
+    say(f"Data directory: {folder}")
 
 
 @data_app.command("get")
@@ -70,7 +70,7 @@ def data_get(name: DataName, data_dir: DataDir = None) -> None:
         for remote in list_files(source):
             task = progress.add_task(remote.name, total=remote.size)
             fetch(remote, folder, lambda done, task=task: progress.update(task, completed=done))  # type: ignore[misc]
-    out.print(f"{name} is complete in {folder}.")
+    say(f"{name} is complete in {folder}.")
 
 
 @data_app.command("show")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedrank.cli.base import DataDir, app, complete_preset, out
+from fedrank.cli.base import DataDir, app, complete_preset, out, say
 from fedrank.errors import ConfigError
 
 flower_app = typer.Typer(
@@ -24,10 +24,6 @@ def _check() -> None:
         raise ConfigError("Flower is missing: pip install 'fedrank[flower]'")
 
 
-def _say(text: str) -> None:
-    out.print(text, soft_wrap=True, highlight=False)
-
-
 @flower_app.command("app")
 def new_app(folder: Annotated[Path, typer.Argument(help="A folder, for 'flwr run'.")]) -> None:
     """Write a Flower app that runs any experiment of fedrank's."""
@@ -36,7 +32,7 @@ def new_app(folder: Annotated[Path, typer.Argument(help="A folder, for 'flwr run
     if (folder / "pyproject.toml").exists():
         raise ConfigError(f"{folder}: holds a pyproject.toml already and is left as it is")
     write_app(folder)
-    _say(f"{folder / 'pyproject.toml'} is written. Run it with: flwr run {folder} SUPERLINK --stream")
+    say(f"{folder / 'pyproject.toml'} is written. Run it with: flwr run {folder} SUPERLINK --stream")
 
 
 @flower_app.command()
@@ -52,9 +48,9 @@ def keys(
     from fedrank.flower.certificates import Credentials
 
     made = Credentials.create(folder, nodes, hosts or ("localhost", "127.0.0.1"))
-    _say(f"{made.authority}: for every node and every user")
-    _say(f"{made.key} and {made.certificate.name}: for the SuperLink")
-    _say(f"{made.node_key(0)}, ...: one for each SuperNode; {made.node_public(0).name}, ... are registered")
+    say(f"{made.authority}: for every node and every user")
+    say(f"{made.key} and {made.certificate.name}: for the SuperLink")
+    say(f"{made.node_key(0)}, ...: one for each SuperNode; {made.node_public(0).name}, ... are registered")
 
 
 @flower_app.command()
@@ -80,7 +76,7 @@ def deal(
     experiment = load_preset(preset, ["clients_per_round=1", *(settings or ())])
     federation = build_federation(experiment.data, experiment.seed, data_dir or default_data_dir())
     files = write_own_data(federation, folder)
-    _say(f"{len(files)} files are written, from {files[0]} to {files[-1].name}.")
+    say(f"{len(files)} files are written, from {files[0]} to {files[-1].name}.")
 
 
 @flower_app.command()
@@ -105,6 +101,6 @@ def demo(
     path = out_dir or Path("runs") / f"flower-{datetime.now():%Y%m%d-%H%M%S}"
     RunDirectory.check_free(path)
     federation = build_federation(experiment.data, experiment.seed, default_data_dir())
-    deploy(experiment, federation, path, _say)
+    deploy(experiment, federation, path, say)
     out.print(rounds_table(RunDirectory.open(path)))
-    _say(f"  Everything is stopped. Results lie in {path}")
+    say(f"  Everything is stopped. Results lie in {path}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedrank.cli.base import app, complete_preset, out
+from fedrank.cli.base import app, complete_preset, out, say
 from fedrank.errors import ConfigError
 
 
@@ -86,13 +86,13 @@ def bound(
     from fedrank.paper.recipes import RECIPES
     from fedrank.report.tables import bound_grid
 
-    out.print(bound_grid(RECIPES["bound"], clients).terminal())
+    out.print(bound_grid(RECIPES["bound"], clients))
     if plot_file is not None:
         from fedrank.report.charts import save
         from fedrank.report.figures import bound_chart
 
         save(bound_chart(clients), plot_file)
-        out.print(f"  The chart lies in {plot_file}", highlight=False)
+        say(f"  The chart lies in {plot_file}")
 
 
 @app.command(rich_help_panel="What there is")
@@ -122,4 +122,4 @@ def traffic(
         from fedrank.report.figures import communication_chart
 
         save(communication_chart(), plot_file)
-        out.print(f"  The chart lies in {plot_file}", highlight=False)
+        say(f"  The chart lies in {plot_file}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedrank.cli.base import RunDirArgument, app, out
+from fedrank.cli.base import RunDirArgument, app, out, say
 
 
 def _complete_kind() -> list[str]:
@@ -52,7 +52,7 @@ def export(
         raise RunError(f"{run_dir}: no round is finished yet, there is no model")
     path = out_file or run_dir / f"model{SUFFIXES[to]}"
     write(run, method, state, to, path)
-    out.print(f"{path} is written, {mebibytes(path.stat().st_size)}.", soft_wrap=True, highlight=False)
+    say(f"{path} is written, {mebibytes(path.stat().st_size)}.")
 
 
 @app.command(rich_help_panel="Models")
@@ -70,6 +70,7 @@ def predict(
     black on white.
     """
     import numpy as np
+    from rich.markup import escape
     from rich.table import Table
 
     from fedrank.errors import RunError
@@ -82,12 +83,16 @@ def predict(
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
     table = Table(box=None, padding=(0, 2))
-    for heading in ("image", "is", "sure", "or else"):
-        table.add_column(heading)
+    table.add_column("image", overflow="fold")
+    for heading in ("is", "sure", "or else"):
+        table.add_column(heading, no_wrap=True)
     for path, row in zip(images, shares, strict=True):
         first, second = np.argsort(-row)[:2]
         names = portable.source.names
         table.add_row(
-            str(path), f"[bold]{names[first]}[/]", f"{row[first]:.1%}", f"{names[second]} {row[second]:.1%}"
+            escape(str(path)),
+            f"[bold]{names[first]}[/]",
+            f"{row[first]:.1%}",
+            f"{names[second]} {row[second]:.1%}",
         )
     out.print(table)

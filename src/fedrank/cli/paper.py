@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedrank.cli.base import DataDir, app, out
+from fedrank.cli.base import DataDir, app, out, say
 from fedrank.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def paper_run(
     command = shlex.join(["fedrank", "paper", "run", table, "--scale", scale, *words])
     rows = results(cells, runs / RUN_DIRECTORIES)
     grid = _grid(recipe, rows, f"`{command}`")
-    out.print(grid.terminal())
+    out.print(grid)
     folder = runs / re.sub(r"[^\w.%-]+", "-", "-".join([table, scale, *(only or ())])).lower()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ def paper_run(
         write_results(rows, folder / "results.json")
     for name, chart in figures(recipe, rows).items():
         save(chart, folder / f"{name}.svg")
-    out.print(f"Table, results and charts lie in {folder}", soft_wrap=True, highlight=False)
+    say(f"What was made lies in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
 
 
 @paper_app.command("show")
@@ -134,12 +134,12 @@ def paper_show(
         rows = read_results(results_file, (*recipe.rows, *recipe.columns))
         wanted = [cell.place for cell in chosen([cell_of(row) for row in rows], only or ())]
         rows = [row for row in rows if row["place"] in wanted]
-        out.print(_grid(recipe, rows, str(results_file)).terminal())
+        out.print(_grid(recipe, rows, str(results_file)))
         return
     cells = chosen(recipe.cells(_known(scale)), only or ())
     if cells and not (runs / RUN_DIRECTORIES).is_dir():
         raise ConfigError(f"{runs}: there are no runs yet. Make them with 'fedrank paper run {table}'.")
-    out.print(_grid(recipe, results(cells, runs / RUN_DIRECTORIES), str(runs)).terminal())
+    out.print(_grid(recipe, results(cells, runs / RUN_DIRECTORIES), str(runs)))
 
 
 def _known(scale: str) -> str:

@@ -23,6 +23,7 @@ from fedrank.cli.base import (
     play_run,
     prepare_run,
     run_to_the_end,
+    say,
 )
 from fedrank.errors import ConfigError, RunError
 
@@ -59,7 +60,7 @@ def demo(
     from fedrank.report.page import REPORT, write_report
 
     write_report(list(zip(results, directories, strict=True)), path / REPORT)
-    out.print(f"  Curves and details: {path / REPORT}", soft_wrap=True, highlight=False)
+    say(f"  Curves and details: {path / REPORT}")
 
 
 @app.command(rich_help_panel="Experiments")
@@ -140,7 +141,7 @@ def resume(
     rounds = directory.experiment.rounds
     summary = directory.read_summary()
     if summary is not None and summary["rounds"] >= rounds:
-        out.print(f"{run_dir}: all {rounds} rounds are done. 'fedrank evaluate' shows the result.")
+        say(f"{run_dir}: all {rounds} rounds are done. 'fedrank evaluate' shows the result.")
         return
     data_dir, device = data_dir or directory.data_dir, device or directory.device
     workers = workers or default_workers()
@@ -191,7 +192,7 @@ def report(
     runs = _named(run_dirs)
     path = out_file or (run_dirs[0] / REPORT if len(runs) == 1 else Path(REPORT))
     write_report(runs, path)
-    out.print(f"{path} is written.", soft_wrap=True)
+    say(f"{path} is written.")
 
 
 def _named(run_dirs: list[Path]) -> list[tuple[str, RunDirectory]]:
@@ -229,7 +230,7 @@ def plot(
         raise RunError(f"{run_dirs[0]}: there is nothing to draw in the chart {chart!r}")
     path = out_file or Path(f"{chart}.svg")
     save(drawn.properties(width=520, height=300), path)
-    out.print(f"{path} is written.", soft_wrap=True)
+    say(f"{path} is written.")
 
 
 @app.command(rich_help_panel="Experiments")

@@ -43,10 +43,13 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def source_revision() -> str | None:
-    """Return the git revision of fedrank's source, if it runs from a checkout."""
+    """Return the git revision of fedrank's source, if it runs from a checkout, and whether it was changed."""
     source = Path(__file__)
-    tracked = _git(source.parent, "ls-files", "--error-unmatch", source.name)
-    return _git(source.parent, "rev-parse", "HEAD") if tracked else None
+    if not _git(source.parent, "ls-files", "--error-unmatch", source.name):
+        return None
+    revision = _git(source.parent, "rev-parse", "HEAD")
+    changed = _git(source.parents[1], "status", "--porcelain", ".")
+    return f"{revision} with changes" if changed else revision
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

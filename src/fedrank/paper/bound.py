@@ -39,8 +39,10 @@ def failure_probability(n: int, p: float, alpha: float) -> float:
     """
     _check(n, p, alpha)
     malicious = round(whole_share(n, alpha) * n)
-    in_favour = np.convolve(_binomial(n - malicious, p), _binomial(malicious, 1 - p))
-    return float(in_favour[: n // 2 + 1].sum())
+    at_most = np.cumsum(_binomial(n - malicious, p))  # benign clients in favour
+    left = n // 2 - np.arange(malicious + 1)  # of benign ones, when so many malicious clients are in favour
+    fails = np.where(left >= 0, at_most[np.clip(left, 0, n - malicious)], 0.0)
+    return min(1.0, float(_binomial(malicious, 1 - p) @ fails))
 
 
 def whole_share(n: int, alpha: float) -> float:
@@ -55,9 +57,9 @@ def whole_share(n: int, alpha: float) -> float:
 
 def _binomial(trials: int, p: float) -> np.ndarray:
     """Return the probabilities of 0, 1, ..., trials successes."""
-    if p in (0, 1):
-        return np.asarray(np.eye(trials + 1)[trials if p else 0])
     k = np.arange(trials + 1)
+    if p in (0, 1):
+        return np.asarray(k == (trials if p else 0), np.float64)
     log_factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, trials + 1)))])
     choices = log_factorials[trials] - log_factorials[k] - log_factorials[trials - k]
     return np.asarray(np.exp(choices + k * math.log(p) + (trials - k) * math.log1p(-p)))

@@ -21,7 +21,8 @@ class Shows(enum.Enum):
     CLIENTS = "mean (standard deviation) of the clients' accuracies, in percent"
     SPREAD = "mean, standard deviation, least and greatest of the clients' accuracies, in percent"
     TRAFFIC = (
-        "mean (standard deviation) of the clients' accuracies in percent; MiB a client sends and receives"
+        "mean (standard deviation) of the clients' accuracies in percent; "
+        "MiB that a client sends and receives with the paper's network"
     )
     SENT = "accuracy on all test data in percent; KiB that a client really sends and receives in a round"
     SMOOTHED = "accuracy on all test data in percent, the mean of the last three measurements"
@@ -51,6 +52,11 @@ class Recipe:
     def published(self) -> bool:
         """Whether the paper has such a table."""
         return self.source != BEYOND
+
+    @property
+    def origin(self) -> str:
+        """The scale that others are compared with."""
+        return "paper" if self.published else "laptop"
 
 
 RECIPES = {
@@ -147,7 +153,7 @@ RECIPES = {
         ),
         Recipe(
             name="ballots",
-            title="What a ballot costs and what it is worth: accuracy against bytes on MNIST",
+            title="What a ballot costs and what it is worth: accuracy against bytes",
             source=BEYOND,
             rows=("ballots", "broadcasts"),
             columns=("malicious",),
@@ -190,10 +196,9 @@ def chosen(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
 
 
 def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
-    """Say which settings of some runs are not the published ones."""
-    if not recipe.published:
-        return []
-    published = {tuple(cell.place.values()): cell for cell in recipe.cells("paper")}
+    """Say which settings of some runs are not the published ones; beyond the paper, not those of `laptop`."""
+    origin = recipe.origin
+    published = {tuple(cell.place.values()): cell for cell in recipe.cells(origin)}
     everyone = {cell.place.get("algorithm", "") for cell in cells}
     found: dict[str, list[tuple[str, str, str]]] = {}
     for cell in cells:
@@ -206,15 +211,15 @@ def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
                 unsaid = key == "network.weights" and theirs["method.name"] != "frl"
                 values = _told(ours[key]), "does not say" if unsaid else _told(theirs[key])
                 found.setdefault(key, []).append((cell.place.get("algorithm", ""), *values))
-    return [_sentence(key, told, everyone) for key, told in sorted(found.items())]
+    return [_sentence(key, told, everyone, origin) for key, told in sorted(found.items())]
 
 
-def _sentence(key: str, told: Sequence[tuple[str, str, str]], everyone: set[str]) -> str:
-    """Say what a setting is, for whom if not for everyone, and what the paper's is."""
+def _sentence(key: str, told: Sequence[tuple[str, str, str]], everyone: set[str], origin: str) -> str:
+    """Say what a setting is, for whom if not for everyone, and what it is originally."""
     names = dict.fromkeys(name for name, _, _ in told)
     some = f" for {', '.join(names)}" if names.keys() != everyone else ""
     ours, theirs = (", ".join(sorted({each[place] for each in told})) for place in (1, 2))
-    return f"{key} {ours}{some} (paper: {theirs})"
+    return f"{key} {ours}{some} ({origin}: {theirs})"
 
 
 def caption(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
@@ -222,10 +227,11 @@ def caption(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(cell.place.get("data", ""), []).append(cell)
+    other = "the paper" if recipe.published else f"the scale {recipe.origin}"
     told = {name: "; ".join(differences(recipe, some)) for name, some in groups.items()}
     if len(set(told.values())) > 1:
-        return [f"Different from the paper: {'. '.join(f'{name}: {what}' for name, what in told.items())}."]
-    return [f"Different from the paper: {what}." for what in set(told.values()) if what]
+        return [f"Different from {other}: {'. '.join(f'{name}: {what}' for name, what in told.items())}."]
+    return [f"Different from {other}: {what}." for what in set(told.values()) if what]
 
 
 def _told(value: object) -> str:

@@ -105,8 +105,12 @@ def read_results(path: Path, keys: Iterable[str]) -> list[dict[str, Any]]:
                 raise RunError(f"{path}: holds results of another table, with {', '.join(row.place)}")
     except FileNotFoundError:
         raise RunError(f"{path}: there is no such file") from None
-    except (OSError, ValidationError) as error:
-        raise RunError(f"{path}: this is no file of results ({error})") from error
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise RunError(f"{path}: this is no file of results ({place}: {first['msg']})") from error
     return list(json.loads(content))
 
 

@@ -1,7 +1,8 @@
 """The runs behind the paper's tables and figures.
 
 Every run is a shipped preset with some settings. `paper` is the published setting, `laptop` has fewer
-rounds and the rates that these take, and `smoke` a few clients and one round on the digits, to see that everything works.
+rounds and the rates that these take, and `smoke` a few clients and one round on the digits, to see that
+everything works.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#888888")
 """Okabe and Ito (2008): colours that colour-blind people can tell apart; grey for their yellow."""
+DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+"""Further series have the same colours, dashed."""
 LONG = 24
 """Of names longer than this a legend has one in a line."""
 SUFFIXES = (".svg", ".png", ".html")
@@ -30,29 +32,56 @@ def load_altair() -> Any:
     return altair
 
 
-def colour(field: str, names: Sequence[str], title: str | None = None) -> Any:
-    """Return the colours of a series for each name, with a legend below where there is more than one."""
+def colour(
+    field: str, names: Sequence[str], title: str | None = None, drawn: Sequence[str] | None = None
+) -> Any:
+    """Return the colours of a series for each name, with a legend below where there is more than one.
+
+    Where not all of them are drawn the legend has the others only, and colours stay what they are elsewhere.
+    """
     alt = load_altair()
-    legend = alt.Legend(
-        orient="bottom",
-        labelLimit=300,
-        columns=2 if max(map(len, names), default=0) <= LONG else 1,
-        symbolOpacity=1,
-    )
     return alt.Color(
         f"{field}:N",
         title=title,
         sort=list(names),
         scale=alt.Scale(domain=list(names), range=list(COLOURS)),
-        legend=legend if len(names) > 1 else None,
+        legend=_legend(drawn or names) if len(names) > 1 else None,
     )
 
 
-def hiding(field: str) -> tuple[Any, Any]:
-    """Return a parameter that a click on the legend sets, and the opacity that hides what was clicked on."""
+def _legend(names: Sequence[str]) -> Any:
+    columns = 2 if max(map(len, names), default=0) <= LONG else 1
+    return load_altair().Legend(
+        orient="bottom",
+        labelLimit=0,
+        columns=columns,
+        symbolOpacity=1,
+        symbolType="stroke" if len(names) > len(COLOURS) else "circle",
+        values=list(names),
+    )
+
+
+def dash(field: str, names: Sequence[str]) -> Any:
+    """Return the dashes that tell series of the same colour apart, in the same legend."""
     alt = load_altair()
-    clicked = alt.selection_point(fields=[field], bind="legend", toggle="true", empty=False)
-    return clicked, alt.condition(clicked, alt.value(0), alt.value(1))
+    dashes = [DASHES[number // len(COLOURS) % len(DASHES)] for number in range(len(names))]
+    scale = alt.Scale(domain=list(names), range=dashes)
+    if len(names) <= len(COLOURS):
+        return alt.StrokeDash(f"{field}:N", sort=list(names), scale=scale, legend=None)
+    return alt.StrokeDash(f"{field}:N", title=None, sort=list(names), scale=scale, legend=_legend(names))
+
+
+def hiding(field: str, names: Sequence[str]) -> Any:
+    """Return which series are shown: a click in the legend hides one, another shows it."""
+    return load_altair().selection_point(
+        fields=[field], bind="legend", toggle="true", value=[{field: name} for name in names]
+    )
+
+
+def opacity(shown: Any, value: float = 1.0) -> Any:
+    """Return the opacity of a series that is shown, or hidden."""
+    alt = load_altair()
+    return alt.condition(shown, alt.value(value), alt.value(0))
 
 
 def save(chart: altair.TopLevelMixin, path: Path) -> None:

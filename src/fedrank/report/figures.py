@@ -10,7 +10,7 @@ from fedrank.paper.recipes import Recipe, differences
 from fedrank.paper.results import cell_of
 from fedrank.paper.traffic import traffic_by_size
 from fedrank.report.charts import COLOURS, colour, load_altair
-from fedrank.report.tables import BOUND_SHARES, Row, accuracy_of
+from fedrank.report.tables import BOUND_SHARES, SMOOTHED, Row, accuracy_of
 
 if TYPE_CHECKING:
     import altair
@@ -30,7 +30,8 @@ def figures(recipe: Recipe, rows: Sequence[Row]) -> Charts:
     for name, chart in charts.items():
         drawn = [row for row in finished if name in row["place"].values()] or finished
         if differing := differences(recipe, [cell_of(row) for row in drawn]):
-            subtitle = ["not as in the paper:", *differing]
+            other = "in the paper" if recipe.published else f"at the scale {recipe.origin}"
+            subtitle = [f"not as {other}:", *differing]
             chart.title = load_altair().Title(chart.title, subtitle=subtitle, anchor="start")
     return charts
 
@@ -208,7 +209,10 @@ def heat_map(rows: Sequence[Row], name: str) -> altair.FacetChart:
         alt.layer(rectangles, numbers, data=alt.Data(values=points))
         .properties(width=170)
         .facet(alt.Column("vote:N", title=None, sort=panels))
-        .properties(title=f"{name}: accuracy after {_rounds(rows)} rounds")
+        .properties(
+            title=f"{name}: accuracy after {_rounds(rows)} rounds, mean of the last {SMOOTHED} measurements",
+            padding={"left": 25, "right": 25, "top": 5, "bottom": 5},
+        )
     )
     return chart
 

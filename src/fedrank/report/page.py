@@ -131,9 +131,14 @@ def _worst_clients(run: Shown) -> list[str]:
         return []
     worst = sorted(run.accuracies.items(), key=lambda item: item[1])[:WORST_CLIENTS]
     sizes = run.evaluation.get("samples") or {}
-    rows = [[f"client {client}", f"{accuracy:.1%}", _shown(sizes.get(client))] for client, accuracy in worst]
-    headings = ["", "accuracy on its own test data", "test samples"]
-    return ["<h2>The worst clients</h2>", _table(rows, headings)]
+    rows = [[client, f"{accuracy:.1%}", _shown(sizes.get(client))] for client, accuracy in worst]
+    headings = ["client", "accuracy on its own test data", "test samples"]
+    found = ["<h2>The worst clients</h2>", _table(rows, headings)]
+    least = worst[-1][1]
+    as_bad = sum(accuracy <= least for accuracy in run.accuracies.values())
+    if as_bad > len(worst):
+        found.append(_note(f"{len(worst)} of the {as_bad} clients with {least:.1%} or less."))
+    return found
 
 
 def _audit(run: Shown) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.report.charts import colour, hiding, load_altair
+from fedrank.report.charts import colour, dash, hiding, load_altair, opacity
 
 if TYPE_CHECKING:
     import altair
@@ -37,8 +37,10 @@ class Shown:
 
     @property
     def evaluation(self) -> dict[str, Any]:
-        """What was measured at the end of the run, if it has ended."""
-        return (self.summary or {}).get("evaluation") or {}
+        """What was measured at the end of the run, if it has ended; it may have been prolonged since."""
+        if self.summary is None or not self.records or self.summary["rounds"] != self.records[-1]["round"]:
+            return {}
+        return self.summary.get("evaluation") or {}
 
     @property
     def accuracies(self) -> dict[str, float]:
@@ -56,13 +58,16 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     ['vote=borda', 'vote=median']
     >>> short_names([Path("a/run"), Path("b/run")])
     ['a/run', 'b/run']
+    >>> short_names([Path("keep_0.5_beta_1"), Path("keep_1_beta_0.5")])
+    ['keep_0.5_beta_1', 'keep_1_beta_0.5']
     """
     names = [path.name for path in paths]
     if len(set(names)) < len(names):
         return [str(path) for path in paths]
     words = [name.split("_") for name in names]
     common = set(words[0]).intersection(*words[1:]) if len(words) > 1 else set()
-    return ["_".join(word for word in each if word not in common) or each[0] for each in words]
+    short = ["_".join(word for word in each if word not in common) or each[0] for each in words]
+    return short if len(set(short)) == len(short) else names
 
 
 def accuracy_chart(runs: Runs) -> altair.LayerChart | None:
@@ -83,11 +88,13 @@ def accuracy_chart(runs: Runs) -> altair.LayerChart | None:
     if not points:
         return None
     alt = load_altair()
-    clicked, shown = hiding("run")
+    shown = hiding("run", _names(runs))
     axis, scale = alt.Axis(format="%", title="accuracy"), alt.Scale(domain=[0, 1])
     base = _over_rounds(points, "run", _names(runs))
     line = base.mark_line(point=alt.OverlayMarkDef(size=12)).encode(
-        y=alt.Y("accuracy:Q", axis=axis, scale=scale), opacity=shown
+        y=alt.Y("accuracy:Q", axis=axis, scale=scale),
+        strokeDash=dash("run", _names(runs)),
+        opacity=opacity(shown),
     )
     if len(runs) > MOST_BANDS:
         title, layers = _title("Accuracy over rounds", "on all test data"), [line]
@@ -95,13 +102,13 @@ def accuracy_chart(runs: Runs) -> altair.LayerChart | None:
         band = base.mark_area().encode(
             y=alt.Y("low:Q", axis=axis, scale=scale),
             y2="high:Q",
-            opacity=alt.condition(clicked, alt.value(0), alt.value(0.2)),
+            opacity=opacity(shown, 0.2),
         )
         title = _title(
             "Accuracy over rounds", "line: all test data; band: mean ± standard deviation over clients"
         )
         layers = [band, line]
-    chart: altair.LayerChart = alt.layer(*layers).add_params(clicked).properties(title=title)
+    chart: altair.LayerChart = alt.layer(*layers).add_params(shown).properties(title=title)
     return chart
 
 
@@ -125,16 +132,15 @@ def clients_chart(runs: Runs) -> altair.Chart | None:
     points = []
     for each in runs:
         if each.accuracies:
-            counts, edges = np.histogram(list(each.accuracies.values()), BINS, (0.0, 1.0))
-            heights = [*counts.tolist(), int(counts[-1])]
+            heights = histogram(each.accuracies.values())
             points += [
-                {"run": each.name, "accuracy": float(edge), "clients": height}
-                for edge, height in zip(edges, heights, strict=True)
+                {"run": each.name, "accuracy": number / BINS, "clients": height}
+                for number, height in enumerate([*heights, heights[-1]])
             ]
     if not points:
         return None
     alt = load_altair()
-    clicked, shown = hiding("run")
+    shown = hiding("run", _names(runs))
     chart: altair.Chart = (
         alt.Chart(alt.Data(values=points))
         .mark_area(interpolate="step-after", line=True, fillOpacity=0.25)
@@ -144,14 +150,24 @@ def clients_chart(runs: Runs) -> altair.Chart | None:
             ),
             y=alt.Y("clients:Q", title="clients", stack=None),
             color=colour("run", _names(runs)),
-            opacity=shown,
+            opacity=opacity(shown),
         )
-        .add_params(clicked)
+        .add_params(shown)
         .properties(
             title=_title("Clients by their accuracy", "each on its own test data, at the end of the run")
         )
     )
     return chart
+
+
+def histogram(accuracies: Iterable[float]) -> list[int]:
+    """Return how many accuracies fall into each of `BINS` bins; one on an edge is in the upper bin.
+
+    >>> histogram([0.6, 0.6, 0.59, 1.0])[11:13], histogram([1.0])[-1]
+    ([1, 2], 1)
+    """
+    bins = np.floor(np.fromiter(accuracies, float) * BINS + 1e-9).astype(int)
+    return [int(count) for count in np.bincount(np.minimum(bins, BINS - 1), minlength=BINS)]
 
 
 def traffic_chart(runs: Runs) -> altair.Chart | None:
@@ -193,7 +209,8 @@ def edges_chart(runs: Runs) -> altair.Chart | None:
             }
             for layer in (layers if len(runs) == 1 else [whole])
         ]
-    title = _title("Edges that changed sides", "came into the subnetwork or left it, of all edges of a layer")
+    of = "of all edges of a layer" if len(runs) == 1 else "of all edges"
+    title = _title("Edges that changed sides", f"came into the subnetwork or left it, {of}")
     return _line_chart(runs, points, "changed", title, percent=True)
 
 
@@ -273,7 +290,10 @@ def _over_rounds(points: list[Point], field: str, names: Sequence[str]) -> Any:
     alt = load_altair()
     axis = _whole(points, "round")
     return alt.Chart(alt.Data(values=points)).encode(
-        x=alt.X("round:Q", title="round", axis=axis), color=colour(field, names)
+        x=alt.X("round:Q", title="round", axis=axis),
+        color=colour(
+            field, names, drawn=[name for name in names if name in {each[field] for each in points}]
+        ),
     )
 
 
@@ -297,13 +317,17 @@ def _line_chart(
     if not points:
         return None
     alt = load_altair()
-    field = "kind" if len(runs) == 1 else "run"
-    clicked, shown = hiding(field)
-    found = dict.fromkeys(point["kind"] for point in points)
-    kinds = [kind for kind in kinds or found if kind in found]
-    names = kinds if len(runs) == 1 else _names(runs)
-    dashed = "kind" if kinds != _names(runs) else field
-    legend = alt.Legend(orient="top", title=None, symbolType="stroke") if dashed != field else None
+    present = {point["kind"] for point in points}
+    kinds = [kind for kind in kinds if kind in present]
+    if len(runs) == 1:
+        field, names = "kind", kinds or list(dict.fromkeys(point["kind"] for point in points))
+    else:
+        field, names = "run", _names(runs)
+    dashes = dash(field, names)
+    if kinds and field == "run":
+        legend = alt.Legend(orient="top", title=None, symbolType="stroke")
+        dashes = alt.StrokeDash("kind:N", sort=kinds, legend=legend)
+    shown = hiding(field, names)
     axis = alt.Axis(format="%") if percent else alt.Axis()
     if value == "refused":
         axis = _whole(points, value)
@@ -312,13 +336,11 @@ def _line_chart(
         .mark_line(point=alt.OverlayMarkDef(size=12))
         .encode(
             y=alt.Y(f"{value}:Q", axis=axis, scale=alt.Scale(zero=value not in ("correlation", "loss"))),
-            strokeDash=alt.StrokeDash(
-                f"{dashed}:N", sort=kinds if dashed == "kind" else names, legend=legend
-            ),
-            opacity=shown,
+            strokeDash=dashes,
+            opacity=opacity(shown),
             tooltip=[f"{field}:N", "round:Q", alt.Tooltip(f"{value}:Q", format=".2%" if percent else ".4g")],
         )
-        .add_params(clicked)
+        .add_params(shown)
         .properties(title=title)
     )
     return chart

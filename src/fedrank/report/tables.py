@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -38,23 +39,48 @@ class Grid:
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     notes: Sequence[str] = field(default=())
+    keys: int = 1
+    """So many columns say what a row is about."""
 
     def markdown(self) -> str:
         """Return the table as Markdown."""
         lines = [_line(self.headings), "|" + "---|" * len(self.headings), *(_line(row) for row in self.rows)]
         return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
 
-    def terminal(self) -> Group:
-        """Return the table for a terminal, the paper's numbers in another colour."""
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Print the table, one block of columns below the other where they do not fit."""
+        yield Text(self.title, style="bold")
+        unlimited = options.update(width=sum(map(len, self.headings)) + 1000)
+        block: list[int] = []
+        for unit in self._units():
+            wider = Measurement.get(console, unlimited, self._table([*block, *unit]))
+            if block and wider.maximum > options.max_width:
+                yield self._table(block)
+                block = []
+            block += unit
+        yield self._table(block)
+        yield from (Text(note, style="dim") for note in self.notes)
+
+    def _units(self) -> list[list[int]]:
+        """Return the columns that are not keys; the paper's numbers stay beside ours."""
+        units: list[list[int]] = []
+        for number in range(self.keys, len(self.headings)):
+            if units and self.headings[number] == PAPER:
+                units[-1].append(number)
+            else:
+                units.append([number])
+        return units
+
+    def _table(self, columns: Iterable[int]) -> Table:
+        """Return the keys and some columns, the paper's numbers in another colour."""
         table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for number, heading in enumerate(self.headings):
-            texts = [heading, *(row[number] for row in self.rows)]
-            longest_word = max(len(word) for text in texts for word in text.split() or [""])
-            style = "cyan" if heading == PAPER else None
-            table.add_column(heading, style=style, overflow="fold", min_width=longest_word)
+        shown = [*range(self.keys), *columns]
+        for number in shown:
+            style = "cyan" if self.headings[number] == PAPER else None
+            table.add_column(self.headings[number], style=style, overflow="fold")
         for row in self.rows:
-            table.add_row(*row)
-        return Group(Text(self.title, style="bold"), table, *(Text(note, style="dim") for note in self.notes))
+            table.add_row(*(row[number] for number in shown))
+        return table
 
 
 def _line(texts: Iterable[str]) -> str:
@@ -66,7 +92,8 @@ def results_grid(recipe: Recipe, rows: Sequence[Row], notes: Sequence[str] = ())
     published = any(row["published"] for row in rows)
     columns = _in_order(_heading(row, recipe.columns) for row in rows)
     metrics = SPREAD if recipe.shows is Shows.SPREAD else ("",)
-    headings = [*recipe.rows, *(["metric"] if recipe.shows is Shows.SPREAD else [])]
+    keys = [*recipe.rows, *(["metric"] if recipe.shows is Shows.SPREAD else [])]
+    headings = list(keys)
     for column in columns:
         headings += [
             *_columns(recipe, column),
@@ -90,7 +117,11 @@ def results_grid(recipe: Recipe, rows: Sequence[Row], notes: Sequence[str] = ())
             lines.append(line)
     problems = _in_order(f"Unusable: {row['problem']}" for row in rows if row.get("problem"))
     return Grid(
-        f"{recipe.source}: {recipe.title}", headings, lines, [_legend(recipe, rows), *notes, *problems]
+        f"{recipe.source}: {recipe.title}",
+        headings,
+        lines,
+        [_legend(recipe, rows), *notes, *problems],
+        keys=len(keys),
     )
 
 
@@ -183,12 +214,27 @@ def made(rows: Sequence[Row]) -> str:
         values = sorted({str(row["made_with"][key]) for row in rows})
         return values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}"
 
-    return f"made {told('date')}, fedrank {told('fedrank')}, torch {told('torch')}, NumPy {told('numpy')}"
+    revisions = sorted(
+        {_short(row["made_with"]["revision"]) for row in rows if row["made_with"].get("revision")}
+    )
+    source = f" (revision{'s' if len(revisions) > 1 else ''} {', '.join(revisions)})" if revisions else ""
+    versions = f"fedrank {told('fedrank')}{source}, torch {told('torch')}, NumPy {told('numpy')}"
+    return f"made {told('date')}, {versions}"
+
+
+def _short(revision: str) -> str:
+    """Return the first letters of a revision, and whether its source had been changed.
+
+    >>> _short("75733fc0a1b2c3d4 with changes")
+    '75733fc with changes'
+    """
+    name, _, changed = revision.partition(" ")
+    return f"{name[:7]} {changed}".strip()
 
 
 def bound_grid(recipe: Recipe, clients: int = 25) -> Grid:
     """Return the chance that a vote fails, for so many clients a round."""
-    shares = [whole_share(clients, share) for share in BOUND_SHARES]
+    shares = _in_order(whole_share(clients, share) for share in BOUND_SHARES)
     rows = [
         [
             f"{round(share * clients)} ({share:.0%})",
@@ -236,7 +282,7 @@ def networks_grid(recipe: Recipe) -> Grid:
         layout = supernetwork(NETWORKS[name](), seed=0).layout
         rows += [[name, layer.name, f"{layer.size:,}"] for layer in layout]
         rows.append([name, "all", f"{layout.size:,}"])
-    return Grid(f"{recipe.source}: {recipe.title}", ["network", "layer", "parameters"], rows)
+    return Grid(f"{recipe.source}: {recipe.title}", ["network", "layer", "parameters"], rows, keys=2)
 
 
 COMPUTED = {"bound": bound_grid, "communication": communication_grid, "networks": networks_grid}
