@@ -192,7 +192,8 @@ def heat_map(rows: Sequence[Row], name: str) -> altair.FacetChart:
     points = [{**row["place"], "accuracy": accuracy_of(row)} for row in rows]
     panels, attacks = (list(dict.fromkeys(point[key] for point in points)) for key in ("vote", "attack"))
     base = alt.Chart().encode(
-        x=alt.X("malicious:N", title="malicious clients"), y=alt.Y("attack:N", title=None, sort=attacks)
+        x=alt.X("malicious:N", title="malicious clients", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("attack:N", title=None, sort=attacks),
     )
     rectangles = base.mark_rect().encode(
         color=alt.Color(
@@ -235,13 +236,25 @@ def ballot_chart(rows: Sequence[Row]) -> altair.FacetChart:
         )
     families = ["levels", "levels, dithered", "exact", "top"]
     base = alt.Chart().encode(
-        x=alt.X("upload:Q", scale=alt.Scale(type="log"), title="upload per client and round, KiB"),
+        x=alt.X(
+            "upload:Q",
+            scale=alt.Scale(type="log"),
+            title="upload per client and round, KiB",
+            axis=alt.Axis(values=[10, 30, 100, 300, 1000, 3000]),
+        ),
         y=alt.Y("error:Q", scale=alt.Scale(type="log"), title="wrong answers, %"),
         color=colour("family", families, None),
     )
-    labels = base.mark_text(align="left", dx=6, dy=-6).encode(text="label:N")
+    lines = base.mark_line(point=alt.OverlayMarkDef(size=60))
+    above, below = (
+        base.mark_text(align="left", dx=6, dy=dy).encode(text="label:N").transform_filter(chosen)
+        for dy, chosen in (
+            (-8, "datum.family != 'levels, dithered'"),
+            (10, "datum.family == 'levels, dithered'"),
+        )
+    )
     chart: altair.FacetChart = (
-        alt.layer(base.mark_line(point=alt.OverlayMarkDef(size=60)), labels, data=alt.Data(values=points))
+        alt.layer(lines, above, below, data=alt.Data(values=points))
         .properties(width=330, height=330)
         .facet(alt.Column("malicious:N", title=None, sort=None))
         .properties(title=f"What a ballot costs and what it is worth, after {_rounds(rows)} rounds")
