@@ -249,10 +249,10 @@ def bound_grid(recipe: Recipe, clients: int = 25) -> Grid:
         ]
         for share in shares
     ]
-    headings = ["malicious", *(text for p in (0.6, 0.7, 0.8, 0.9) for text in (f"p={p}: bound", "exact"))]
+    headings = ["malicious", *(text for p in (0.6, 0.7, 0.8, 0.9) for text in (f"p={p}", "exact"))]
     note = (
-        f"{clients} clients a round; a benign one favours a good edge with probability p. "
-        "A bound of 1 says nothing."
+        f"{clients} clients a round; a benign one favours a good edge with probability p. Below p stands the "
+        "paper's bound, which says nothing where it is 1, and beside it the exact probability."
     )
     return Grid(f"{recipe.source}: {recipe.title}", headings, rows, [note])
 
