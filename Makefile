@@ -1,7 +1,7 @@
 # Two commands on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PIP := $(BIN)/pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
 
 .PHONY: demo deployment test test-slow test-long test-deployment lint format clean
 
@@ -12,13 +12,13 @@ deployment: .venv/flower        ## one SuperLink, four SuperNodes and a run on t
 	$(BIN)/fedrank flower demo
 
 test: .venv/dev                 ## the ordinary test loop
-	$(BIN)/pytest -m "not slow" -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" -n 2
 
 test-slow: .venv/dev            ## the rest: real data, where FEDRANK_TEST_DATA names it
 	$(MAKE) --no-print-directory --jobs 2 test-long test-deployment
 
 test-long: .venv/dev
-	nice -n 19 $(BIN)/pytest -m slow -n 2 --dist loadgroup --ignore tests/flower/test_deployment.py --durations 20
+	OMP_NUM_THREADS=1 nice -n 19 $(BIN)/pytest -m slow -n 2 --dist loadgroup --ignore tests/flower/test_deployment.py --durations 20
 
 test-deployment: .venv/dev      # waits most of the time, but has deadlines: what runs beside it gives way
 	$(BIN)/pytest -m slow tests/flower/test_deployment.py --durations 5

@@ -80,37 +80,42 @@ def _play(crowd: Federation, target: str, name: str, share: float) -> float:
     return float(np.mean(measured))
 
 
+def case(target: str, *rest: object) -> object:
+    """Keep tests that share what they measure in one process."""
+    family = "rankings" if "frl" in target else "weights"
+    return pytest.param(target, *rest, marks=pytest.mark.xdist_group(f"attacks on {family}"))
+
+
 @pytest.mark.parametrize(
     ("target", "name", "below"),
     [
-        ("fedavg", "scaled", ("sign-flip", "noise")),
-        ("fedavg", "ipm", ("sign-flip", "noise")),
-        ("topk", "scaled", ("sign-flip", "noise")),
-        ("signsgd", "sign-reverse", ("sign-flip", "noise")),
-        ("trimmed-mean", "dyn-trimmed-mean", ("sign-flip", "noise")),
-        ("trimmed-mean", "min-sum", ("sign-flip", "noise")),
-        ("multi-krum", "dyn-multi-krum", ("sign-flip", "noise")),
-        ("multi-krum", "min-max", ("sign-flip", "noise")),
-        ("multi-krum", "min-sum", ("sign-flip", "noise")),
-        ("frl", "reverse", ("random",)),
-        ("frl", "mirror", ("random", "reverse", "sign-flip")),
-        ("frl", "mirror-alone", ("random", "reverse", "sign-flip")),
-        ("frl", "mirror-tuned", ("random", "reverse", "sign-flip")),
-        ("frl", "mirror-omniscient", ("random", "reverse", "sign-flip")),
-        ("frl", "mirror-shallow", ("random",)),
-        ("frl", "band", ("random",)),
-        ("frl", "vem", ("random",)),
-        ("frl", "ipm", ("random",)),
-        ("frl", "min-max", ("random",)),
-        ("frl", "min-sum", ("random",)),
-        ("sparse-frl", "reverse", ("random",)),
-        ("sparse-frl", "mirror", ("random",)),
-        ("frl", "label-flip", ("random",)),
-        ("trimmed-mean", "label-flip", ("noise",)),
+        case("fedavg", "scaled", ("sign-flip", "noise")),
+        case("fedavg", "ipm", ("sign-flip", "noise")),
+        case("topk", "scaled", ("sign-flip", "noise")),
+        case("signsgd", "sign-reverse", ("sign-flip", "noise")),
+        case("trimmed-mean", "dyn-trimmed-mean", ("sign-flip", "noise")),
+        case("trimmed-mean", "min-sum", ("sign-flip", "noise")),
+        case("multi-krum", "dyn-multi-krum", ("sign-flip", "noise")),
+        case("multi-krum", "min-max", ("sign-flip", "noise")),
+        case("multi-krum", "min-sum", ("sign-flip", "noise")),
+        case("frl", "reverse", ("random",)),
+        case("frl", "mirror", ("random", "reverse", "sign-flip")),
+        case("frl", "mirror-alone", ("random", "reverse", "sign-flip")),
+        case("frl", "mirror-tuned", ("random", "reverse", "sign-flip")),
+        case("frl", "mirror-omniscient", ("random", "reverse", "sign-flip")),
+        case("frl", "mirror-shallow", ("random",)),
+        case("frl", "band", ("random",)),
+        case("frl", "vem", ("random",)),
+        case("frl", "ipm", ("random",)),
+        case("frl", "min-max", ("random",)),
+        case("frl", "min-sum", ("random",)),
+        case("sparse-frl", "reverse", ("random",)),
+        case("sparse-frl", "mirror", ("random",)),
+        case("frl", "label-flip", ("random",)),
+        case("trimmed-mean", "label-flip", ("noise",)),
     ],
 )
 @pytest.mark.slow
-@pytest.mark.xdist_group("attacks")  # they share what they measure
 def test_an_attack_hurts_more_than_the_simple_ones(
     crowd: Federation, target: str, name: str, below: tuple[str, ...]
 ) -> None:
@@ -123,15 +128,14 @@ def test_an_attack_hurts_more_than_the_simple_ones(
 @pytest.mark.parametrize(
     ("target", "name", "at_most"),
     [
-        ("fedavg", "scaled", 0.2),
-        ("topk", "scaled", 0.25),
-        ("multi-krum", "dyn-multi-krum", 0.2),
-        ("frl", "mirror", 0.3),
-        ("frl", "mirror-omniscient", 0.3),
+        case("fedavg", "scaled", 0.2),
+        case("topk", "scaled", 0.25),
+        case("multi-krum", "dyn-multi-krum", 0.2),
+        case("frl", "mirror", 0.3),
+        case("frl", "mirror-omniscient", 0.3),
     ],
 )
 @pytest.mark.slow
-@pytest.mark.xdist_group("attacks")  # they share what they measure
 def test_what_must_be_destroyed_is_destroyed(
     crowd: Federation, target: str, name: str, at_most: float
 ) -> None:
@@ -140,14 +144,14 @@ def test_what_must_be_destroyed_is_destroyed(
 
 @pytest.mark.parametrize("name", ["mirror", "mirror-omniscient", "band", "vem", "min-max", "label-flip"])
 @pytest.mark.slow
-@pytest.mark.xdist_group("attacks")  # they share what they measure
+@pytest.mark.xdist_group("the screened mean")
 def test_the_screened_mean_holds_where_the_papers_vote_does_not(crowd: Federation, name: str) -> None:
     """20% malicious clients cost at most 5 points."""
     assert mean_accuracy(crowd, "screened", name, 0.2) > mean_accuracy(crowd, "screened", "none") - 0.05
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("attacks")  # they share what they measure
+@pytest.mark.xdist_group("the screened mean")
 def test_the_screened_mean_costs_little_in_peace(crowd: Federation) -> None:
     """A young model of few clients: 4.5 points here, 0.4 after 30 rounds of the preset."""
     assert mean_accuracy(crowd, "screened", "none") > mean_accuracy(crowd, "frl", "none") - 0.06

@@ -107,7 +107,7 @@ class Deployment:
             "FLWR_HOME": str(self.folder.resolve() / "flwr"),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
-            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",
             "RAY_USAGE_STATS_ENABLED": "0",
             "OMP_NUM_THREADS": "1",
             "MALLOC_ARENA_MAX": "2",  # Flower pulls in ever new threads; each would keep memory of its own
