@@ -1,4 +1,5 @@
 # Two commands on a fresh machine: `make demo` and `make test`.
+# Tests run in two processes of one thread each (OMP_NUM_THREADS): more would only wait for each other.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt

@@ -109,8 +109,8 @@ def read_results(path: Path, keys: Iterable[str]) -> list[dict[str, Any]]:
         raise RunError(f"{path}: cannot be read ({error.strerror})") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise RunError(f"{path}: this is no file of results ({place}: {first['msg']})") from error
+        what = ": ".join([*([".".join(map(str, first["loc"]))] if first["loc"] else []), first["msg"]])
+        raise RunError(f"{path}: this is no file of results ({what})") from error
     return list(json.loads(content))
 
 
