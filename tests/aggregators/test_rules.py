@@ -13,7 +13,7 @@ from fedrank.aggregators.base import inner_products
 from fedrank.aggregators.rules import multi_krum_selection, squared_distances
 from fedrank.errors import ConfigError
 
-AGGREGATORS = [name for name, rule in RULES.items() if rule.role is not Role.MIXING]
+AGGREGATORS = [name for name, rule in RULES.items() if not rule.mixes]
 
 
 def some_updates(seed: int, n: int, d: int, dtype: type = np.float64) -> np.ndarray:
@@ -25,7 +25,11 @@ def aggregate(name: str, updates: np.ndarray, m: int) -> np.ndarray:
 
 
 def mixed(name: str, updates: np.ndarray, m: int) -> np.ndarray:
-    counts = RULES[name].function(inner_products(updates), m, np.random.default_rng(1))
+    rule, rng = RULES[name], np.random.default_rng(1)
+    if rule.role is Role.GROUPING:
+        counts = rule.function(len(updates), rng)
+    else:
+        counts = rule.function(inner_products(updates), m, rng)
     return counts @ updates / counts.sum(axis=1, keepdims=True)
 
 
@@ -125,12 +129,33 @@ def test_the_order_of_updates_does_not_matter(name: str, seed: int) -> None:
     )
 
 
+LAYOUTS = {
+    "rows": np.ascontiguousarray,
+    "columns": np.asfortranarray,
+    "transposed": lambda updates: np.ascontiguousarray(updates.T).T,
+    "strided": lambda updates: np.repeat(updates, 2, axis=1)[:, ::2],
+    "one column": lambda updates: np.ascontiguousarray(updates[:, :1]),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_rule_changes_its_input_however_it_lies_in_memory(name: str, layout: str, dtype: type) -> None:
+    updates = LAYOUTS[layout](some_updates(3, 12, 20, dtype))
+    before = updates.copy()
+    plain = aggregate(name, np.ascontiguousarray(updates), 1)
+    updates.flags.writeable = False
+    np.testing.assert_allclose(aggregate(name, updates, 1), plain, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(updates, before)
+
+
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_slice_needs_no_more_than_the_inner_products(name: str) -> None:
     """What a chain makes of any slice of the coordinates is that slice of what it makes of them all."""
     updates = some_updates(9, 12, 50)
     whole = aggregate(name, updates, 1)
-    step = Chain(name).step(inner_products(updates), 1, np.random.default_rng(0))
+    step = Chain(name).step(len(updates), inner_products(updates), 1, np.random.default_rng(0))
     assert Chain(name).sliceable
     for part in (slice(0, 7), slice(7, 49), slice(49, 50)):
         np.testing.assert_allclose(step(updates[:, part]), whole[part], rtol=1e-9, atol=1e-12)

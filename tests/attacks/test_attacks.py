@@ -244,7 +244,7 @@ def test_reverse_is_algorithm_3() -> None:
     own = [np.array([0, 1, 2, 3, 2, 0, 1], np.int32), np.array([1, 0, 3, 2, 2, 1, 0], np.int32)]
     reputations = {0: 0 + 1, 1: 1 + 0, 2: 2 + 3, 3: 3 + 2}, {0: 1 + 2, 1: 2 + 1, 2: 0 + 0}
     voted = [sorted(points, key=lambda edge: (points[edge], edge)) for points in reputations]
-    view = View(layout, 0.5, own[0], own, [], 2, 5, lambda updates: updates[0], np.random.default_rng(0))
+    view = View(layout, 0.5, own[0], own, [], 2, 5, 2, lambda updates: updates[0], np.random.default_rng(0))
     assert reverse(view).tolist() == voted[0][::-1] + voted[1][::-1]
 
 
@@ -260,7 +260,7 @@ def mirrored_view(malicious: int = 2, layout: Layout = SMALL) -> View:
     def vote(rankings: list[np.ndarray]) -> np.ndarray:
         return vote_on(rankings, layout)
 
-    return View(layout, 0.5, reference, own, benign, malicious, 10, vote, rng)
+    return View(layout, 0.5, reference, own, benign, malicious, 10, malicious, vote, rng)
 
 
 def test_mirror_is_its_formula() -> None:
@@ -302,7 +302,7 @@ def test_a_tuned_mirror_sets_the_vote_back_at_least_as_far_as_any_factor(name: s
 def test_band_moves_what_is_near_the_border_as_far_as_can_be() -> None:
     layout = Layout.of([("only", (20,))])
     own = [np.arange(20, dtype=np.int32)]
-    view = View(layout, 0.5, own[0], own, [], 1, 5, lambda updates: updates[0], np.random.default_rng(0))
+    view = View(layout, 0.5, own[0], own, [], 1, 5, 1, lambda updates: updates[0], np.random.default_rng(0))
     sent = ATTACKS["band"].craft(view).tolist()
     assert sent[:2] == [10, 11]
     assert sent[-2:] == [8, 9]
@@ -315,7 +315,7 @@ def test_vem_flips_more_edges_than_the_reversed_ranking() -> None:
     reference = random_ranking(layout, rng)
     honest = [near(reference, layout, rng, 0.1) for _ in range(20)]
     own, others = honest[:3], honest[3:]
-    view = View(layout, 0.5, reference, own, [], 3, 20, lambda u: vote_on(u, layout), rng)
+    view = View(layout, 0.5, reference, own, [], 3, 20, 3, lambda u: vote_on(u, layout), rng)
     sides = top_mask(vote_on(others, layout), layout, 0.5)
 
     def flipped(sent: np.ndarray) -> int:

@@ -210,10 +210,10 @@ def test_a_vote_withstands_the_share_that_it_expects(digits: Federation) -> None
     def agreement(ranking: np.ndarray) -> float:
         return float(np.corrcoef(reputation(ranking, frl.layout), reputation(reference, frl.layout))[0, 1])
 
-    held = frl.combined(reference, [*honest, *[reverse] * 3], 0)
-    borda = FRL(network, vote="borda").combined(reference, [*honest, *[reverse] * 3], 0)
+    held = frl.combined(reference, [*honest, *[reverse] * 3], 0, 0)
+    borda = FRL(network, vote="borda").combined(reference, [*honest, *[reverse] * 3], 0, 0)
     broken = FRL(network, vote="nnm+trimmed-mean", expected=0.0).combined(
-        reference, [*honest, *[reverse] * 3], 0
+        reference, [*honest, *[reverse] * 3], 0, 0
     )
     assert np.array_equal(broken, borda)
     assert agreement(held) > agreement(broken)

@@ -186,6 +186,29 @@ def test_weights_are_trained_on_the_same_samples_as_scores(digits: Federation) -
     assert first.tobytes() == second.tobytes()
 
 
+@pytest.mark.parametrize("kind", [FedAvg, TopK])
+def test_bucketing_draws_other_pairs_every_round(kind: type) -> None:
+    """Eight updates, each 1 in a place of its own: krum takes one pair, whose two places move."""
+    options = {"share": 1.0} if kind is TopK else {}
+    method = small(kind, aggregator="bucketing+krum", **options)
+    updates = [np.zeros(method.layout.size, np.float32) for _ in range(8)]
+    for place, update in enumerate(updates):
+        update[place] = 1
+    steps = []
+    for number in range(6):
+        state = WeightState(number, method.init().weights)
+        broadcast = method.broadcast(state)
+        collector = method.collector(broadcast, range(8))
+        for client, update in enumerate(updates):
+            collector.add(client, method.write(broadcast, update, client))
+        after = method.aggregate(state, collector).weights
+        steps.append(np.flatnonzero(np.abs(after - state.weights) > 0.1).tolist())
+        simulated = method.combined(state.weights, updates, 0, number)
+        np.testing.assert_allclose(after, state.weights + simulated, atol=1e-6)
+    assert all(len(pair) == 2 for pair in steps)
+    assert len({tuple(pair) for pair in steps}) > 1
+
+
 def test_too_few_clients_for_a_rule_are_refused_at_once(digits: Federation) -> None:
     krum = small(FedAvg, aggregator="krum")
     with local_engine(krum, digits, workers=1) as engine, pytest.raises(ConfigError, match="too few"):

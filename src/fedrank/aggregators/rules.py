@@ -12,12 +12,14 @@ from fedrank.aggregators.base import (
     Updates,
     Vector,
     aggregator,
+    grouping,
     inner_products,
     minority,
     mixing,
     need,
     weighing,
 )
+from fedrank.aggregators.kernels import column_sums
 
 LONGEST = 2.0
 """How many median lengths an update may have in a screened mean."""
@@ -37,6 +39,8 @@ def krum_minority(clients: int) -> int:
 @aggregator("mean", "McMahan et al., 2017", by_coordinate=True)
 def mean(updates: Updates, _malicious: int) -> Vector:
     """The mean. One malicious update moves it anywhere."""
+    if updates.flags.c_contiguous:
+        return column_sums(updates) / len(updates)
     return np.asarray(np.mean(updates, axis=0, dtype=np.float64))
 
 
@@ -60,7 +64,7 @@ def median(updates: Updates, malicious: int) -> Vector:
 
 def _of_sorted(updates: Updates, kept: Callable[[Updates], Updates]) -> Vector:
     """Return the mean of what is kept of each coordinate's sorted values."""
-    ordered = np.ascontiguousarray(updates.T)
+    ordered = np.array(updates.T, order="C")
     ordered.sort(axis=1)
     return np.asarray(kept(ordered).mean(axis=1, dtype=np.float64))
 
@@ -131,9 +135,14 @@ def centred_clipping(products: Matrix, malicious: int) -> Matrix:
     weights = _equal_weights(n, np.array([np.argmin(np.sqrt(_distances(products)).sum(axis=1))]))
     for _ in range(3):
         lengths = _distances_to(weights, products)
-        shorten = np.minimum(1, np.median(lengths) / np.maximum(lengths, 1e-300))
+        shorten = _cut(lengths, float(np.median(lengths)))
         weights = weights * (1 - shorten.mean()) + shorten / n
     return weights
+
+
+def _cut(lengths: Matrix, longest: float) -> Matrix:
+    """Return by what each update is multiplied to be no longer than that."""
+    return np.asarray(longest / np.maximum(lengths, max(longest, 1e-300)))
 
 
 def _screened_minority(clients: int) -> int:
@@ -153,11 +162,11 @@ def screened_mean(products: Matrix, malicious: int) -> Matrix:
         return np.full(n, 1 / n)  # one or two have no consensus
     need(n > 2 * malicious + 2, "screened-mean", "n > 2 m + 2", n, malicious)
     lengths = np.sqrt(np.diag(products))
-    median_length = np.median(lengths)
-    cut = np.minimum(1, median_length / np.maximum(lengths, 1e-300))
+    median_length = float(np.median(lengths))
+    cut = _cut(lengths, median_length)
     consensus = cut * _mixed_multi_krum(products * cut * cut[:, None], malicious)
     kept = _correlations_with_the_others(consensus, products) > OPPOSED
-    weights = kept * np.minimum(1, LONGEST * median_length / np.maximum(lengths, 1e-300))
+    weights = kept * _cut(lengths, LONGEST * median_length)
     outside = np.where(consensus == 0, weights, 0)
     together = (outside * (products * outside).sum(axis=1)).sum()
     independent = (outside**2 * np.diag(products)).sum()
@@ -203,10 +212,9 @@ def nearest_neighbour_mixing(
     return counts
 
 
-@mixing("bucketing", "Karimireddy et al., 2022")
-def bucketing(products: Matrix, _malicious: int, rng: np.random.Generator) -> Matrix:
+@grouping("bucketing", "Karimireddy et al., 2022")
+def bucketing(n: int, rng: np.random.Generator) -> Matrix:
     """The means of random pairs of updates; a malicious one spoils one pair."""
-    n = len(products)
     counts = np.zeros(((n + 1) // 2, n))
     counts[np.arange(n) // 2, rng.permutation(n)] = 1
     return counts

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 import enum
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from fedrank.data import Federation
 from fedrank.errors import ConfigError
@@ -52,6 +56,7 @@ class View:
     benign : what the benign clients of the round have learned; empty unless the attack knows it.
     malicious : how many colluders there are in this round.
     selected : how many clients there are in this round.
+    expected : how many malicious ones the server's rule is told to expect among them.
     aggregate : what the server's rule would make of some updates; for rankings, the vote.
     rng : the adversary's own randomness.
     """
@@ -63,12 +68,13 @@ class View:
     benign: list[Update]
     malicious: int
     selected: int
+    expected: int
     aggregate: Callable[[list[Update]], Update]
     rng: np.random.Generator
 
 
-Craft = Callable[[View], Update]
-"""Returns the update that the colluders send (`Knowledge.OWN`: that this one sends)."""
+Craft = Callable[..., Update]
+"""Takes a view, and parameters by keyword; returns what the colluders send (`Knowledge.OWN`: this one)."""
 Poison = Callable[[Federation, frozenset[int]], Federation]
 """Returns the data with that of the malicious clients changed."""
 
@@ -84,6 +90,43 @@ class Attack:
     knows: Knowledge
     craft: Craft
     poison: Poison | None = None
+
+    @property
+    def parameters(self) -> type[BaseModel]:
+        """The keyword parameters of the attack's function, with their types, defaults and descriptions."""
+        function = self.craft.func if isinstance(self.craft, partial) else self.craft
+        hints = get_type_hints(function, include_extras=True)
+        fields: dict[str, Any] = {
+            name: (hints[name], parameter.default)
+            for name, parameter in inspect.signature(function).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        }
+        strict = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+        return create_model(self.name, __config__=strict, **fields)
+
+    def having(self, **parameters: Any) -> Attack:
+        """Return the attack with some of its parameters set.
+
+        >>> from fedrank.attacks import attack_named
+        >>> attack_named("lie").having(direction="up")
+        Traceback (most recent call last):
+        fedrank.errors.ConfigError: the attack 'lie': direction = 'up': input should be 'std' or 'sign'
+        """
+        try:
+            checked = self.parameters.model_validate(parameters)
+        except ValidationError as error:
+            raise ConfigError(f"the attack {self.name!r}: {self._explained(error)}") from None
+        return replace(self, craft=partial(self.craft, **checked.model_dump())) if parameters else self
+
+    def _explained(self, error: ValidationError) -> str:
+        problem = error.errors()[0]
+        name = str(problem["loc"][0])
+        if problem["type"] == "extra_forbidden":
+            known = list(self.parameters.model_fields)
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known) or 'none'}"
+            return f"there is no parameter {name!r}; {hint}"
+        return f"{name} = {problem['input']!r}: {problem['msg'][0].lower()}{problem['msg'][1:]}"
 
     def updates(self, view: View) -> list[Update]:
         """Return the update that each colluder sends, in the order of `View.own`."""

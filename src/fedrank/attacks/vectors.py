@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from fedrank.aggregators.rules import squared_distances
 from fedrank.attacks.base import Knowledge, Target, View, attack
-from fedrank.errors import ConfigError
 
 Floats = NDArray[Any]
 Distances = Callable[[float], NDArray[np.float64]]
 FIRST_FACTOR = 5.0
 HALVINGS = 20
+LEAST_DEVIATIONS = 0.05
+"""With few colluders the published number is zero or negative, and the attack would help the defender."""
+
+Direction = Annotated[
+    Literal["std", "sign"],
+    Field(
+        description="std: down by each coordinate's deviation, as published; sign: against the mean's signs"
+    ),
+]
 
 
 @attack("sign-flip", target=Target.EITHER, knows=Knowledge.OWN, source="the usual reference")
@@ -39,30 +48,40 @@ def inner_product_manipulation(view: View) -> Floats:
 
 
 @attack("lie", target=Target.EITHER, knows=Knowledge.BENIGN, source="Baruch et al., 2019")
-def a_little_is_enough(view: View) -> Floats:
+def a_little_is_enough(view: View, *, direction: Direction = "std") -> Floats:
     """The benign mean, moved by as many deviations as leave a majority of benign updates farther out."""
     benign = benign_of(view)
-    n, m = len(benign) + view.malicious, view.malicious
+    deviations = max(published_deviations(len(benign) + view.malicious, view.malicious), LEAST_DEVIATIONS)
+    return floats(benign.mean(axis=0) - deviations * _deviation(benign, direction))
+
+
+def published_deviations(n: int, m: int) -> float:
+    """Return the source's z: so many deviations from the mean, enough benign updates are farther out.
+
+    With m colluders these need floor(n/2 + 1) - m of the n - m benign updates for a majority.
+
+    >>> round(published_deviations(50, 12), 2), round(published_deviations(20, 1), 2)
+    (0.34, -0.07)
+    """
     supporters = n // 2 + 1 - m
     share = min(max((n - m - supporters) / (n - m), 0.01), 0.99)
-    mean = benign.mean(axis=0)
-    return floats(mean - NormalDist().inv_cdf(share) * benign.std(axis=0) * np.sign(mean))
+    return NormalDist().inv_cdf(share)
 
 
 @attack("min-max", target=Target.EITHER, knows=Knowledge.BENIGN, source="Shejwalkar and Houmansadr, 2021")
-def min_max(view: View) -> Floats:
+def min_max(view: View, *, direction: Direction = "std") -> Floats:
     """As far from the benign mean as any two benign updates are from each other."""
     benign = benign_of(view)
     farthest = squared_distances(benign).max()
-    return _farthest(benign, lambda distances: bool(distances.max() <= farthest))
+    return _farthest(benign, direction, lambda distances: bool(distances.max() <= farthest))
 
 
 @attack("min-sum", target=Target.EITHER, knows=Knowledge.BENIGN, source="Shejwalkar and Houmansadr, 2021")
-def min_sum(view: View) -> Floats:
+def min_sum(view: View, *, direction: Direction = "std") -> Floats:
     """As far from the benign mean as keeps the sum of squared distances within that of a benign update."""
     benign = benign_of(view)
     largest = squared_distances(benign).sum(axis=1).max()
-    return _farthest(benign, lambda distances: bool(distances.sum() <= largest))
+    return _farthest(benign, direction, lambda distances: bool(distances.sum() <= largest))
 
 
 def floats(values: Floats) -> Floats:
@@ -71,10 +90,8 @@ def floats(values: Floats) -> Floats:
 
 
 def benign_of(view: View) -> Floats:
-    """Return the benign updates, one in each row."""
-    if not view.benign:
-        raise ConfigError("this attack needs the updates of at least one benign client of the round")
-    return np.stack(view.benign)
+    """Return the benign updates, one in each row; if all clients are malicious, what they have learned."""
+    return np.stack(view.benign or view.own)
 
 
 def directions(benign: Floats) -> list[Floats]:
@@ -97,13 +114,17 @@ def distances_to_benign(benign: Floats, direction: Floats) -> Distances:
     return lambda factor: constant - 2 * factor * linear + factor * factor * square
 
 
-def _farthest(benign: Floats, allowed: Callable[[NDArray[np.float64]], bool]) -> Floats:
-    """Move from the benign mean against its signs, by deviations, as far as the distances allow."""
-    mean = benign.mean(axis=0)
-    direction = benign.std(axis=0) * np.sign(mean)
-    distances_at = distances_to_benign(benign, direction)
+def _deviation(benign: Floats, direction: str) -> Floats:
+    deviation = benign.std(axis=0)
+    return floats(deviation * np.sign(benign.mean(axis=0)) if direction == "sign" else deviation)
+
+
+def _farthest(benign: Floats, direction: str, allowed: Callable[[NDArray[np.float64]], bool]) -> Floats:
+    """Move from the benign mean, by deviations, as far as the distances allow."""
+    deviation = _deviation(benign, direction)
+    distances_at = distances_to_benign(benign, deviation)
     factor = largest_passing(lambda factor: allowed(distances_at(factor)))
-    return floats(mean - np.float32(factor) * direction)
+    return floats(benign.mean(axis=0) - np.float32(factor) * deviation)
 
 
 def largest_passing(passes: Callable[[float], bool]) -> float:

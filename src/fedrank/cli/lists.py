@@ -47,22 +47,26 @@ def methods() -> None:
 @app.command(rich_help_panel="What there is")
 def attacks() -> None:
     """List what malicious clients can do: values of [bold]attack.name[/]."""
-    from fedrank.attacks import ATTACKS
+    from fedrank.attacks import ATTACKS, Attack
     from fedrank.report.lists import listing
 
-    out.print(
-        listing((a.name, a.summary, f"{a.source}. On {a.target}; knows {a.knows}.") for a in ATTACKS.values())
-    )
+    def origin(attack: Attack) -> str:
+        told = f"{attack.source}. On {attack.target}; knows {attack.knows}."
+        for name, field in attack.parameters.model_fields.items():
+            told += f" [bold]{name}[/] = {field.default!r} ({field.description})."
+        return told
+
+    out.print(listing((a.name, a.summary, origin(a)) for a in ATTACKS.values()))
 
 
 @app.command(rich_help_panel="What there is")
 def aggregators() -> None:
     """List the rules that turn updates into one: values of [bold]method.aggregator[/], joined by +."""
-    from fedrank.aggregators import RULES, Role
+    from fedrank.aggregators import RULES
     from fedrank.report.lists import listing
 
     rows = (
-        (f"{rule.name}+" if rule.role is Role.MIXING else rule.name, rule.summary, f"{rule.source}.")
+        (f"{rule.name}+" if rule.mixes else rule.name, rule.summary, f"{rule.source}.")
         for rule in RULES.values()
     )
     out.print(listing(rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedrank.attacks import ATTACKS
+from fedrank.attacks import attack_named
 from fedrank.data import IID, ByWriter, Dirichlet, Federation, Loaded, Partition, Shards, deal, load
 from fedrank.errors import ConfigError, ModelError
 from fedrank.experiment.config import DataSection, Experiment
@@ -98,4 +98,5 @@ def build_adversary(experiment: Experiment, federation: Federation) -> Adversary
     if section.name == "none":
         return None
     malicious = draw_malicious(federation, section.share, experiment.seed)
-    return Adversary(ATTACKS[section.name], malicious, section.redraw)
+    attack = attack_named(section.name).having(**section.parameters)
+    return Adversary(attack, malicious, section.redraw)

@@ -120,7 +120,9 @@ class WireSection(Section):
 
 
 class AttackSection(Section):
-    """What malicious clients do."""
+    """What malicious clients do. Further keys are parameters of the attack."""
+
+    model_config = ConfigDict(extra="allow")
 
     name: str = "none"
     share: float = Field(default=0.0, ge=0, lt=1)
@@ -138,6 +140,31 @@ class AttackSection(Section):
                 f"name is {self.name!r} and share {self.share}: an attack needs both, peace neither"
             )
         return self
+
+    @model_validator(mode="after")
+    def _takes_its_parameters(self) -> Self:
+        """Refuse what the attack does not know; what is its default anyway is not kept."""
+        given = self.parameters
+        if unknown := sorted(given.keys() - _parameters_of(self.name)):
+            known = [*type(self).model_fields, *_parameters_of(self.name)]
+            raise ValueError(f"unknown key 'attack.{unknown[0]}'{_did_you_mean(unknown[0], known)}")
+        if given:
+            _checked(lambda: attack_named(self.name).having(**given).name)
+        for name, default in _parameters_of(self.name).items():
+            if given.get(name) == default:
+                del given[name]
+        return self
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the attack that are not its defaults."""
+        return self.model_extra or {}
+
+
+def _parameters_of(attack: str) -> dict[str, Any]:
+    """Return the defaults of an attack's parameters."""
+    fields = {} if attack == "none" else attack_named(attack).parameters.model_fields
+    return {name: field.default for name, field in fields.items()}
 
 
 class Experiment(Section):

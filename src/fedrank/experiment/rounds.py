@@ -24,6 +24,8 @@ from fedrank.randomness import Purpose, keyed_generator
 from fedrank.rank.audit import Audit
 
 MOST_DRAWS = 1000
+LEAST_CHANCE = 0.03
+"""That a draw has a minority of malicious clients; then 1000 draws all fail once in 10^13 times."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,25 @@ class Adversary:
     clients: frozenset[int]
     redraw: bool = True
 
+    def check(self, federation: Federation, per_round: int) -> None:
+        """Refuse so many malicious clients that a round with fewer than half of them is hardly ever drawn."""
+        voters = federation.voters.size
+        malicious = sum(int(voter) in self.clients for voter in federation.voters)
+        if self.redraw and _chance_of_minority(voters, malicious, per_round) < LEAST_CHANCE:
+            raise ConfigError(
+                f"{malicious} of {voters} clients are malicious: hardly a draw of {per_round} has fewer than "
+                "half of them. Take a smaller share, or let such rounds be (attack.redraw = false)"
+            )
+
+
+def _chance_of_minority(clients: int, malicious: int, drawn: int) -> float:
+    """Return how likely fewer than half of the drawn clients are malicious."""
+    ways = sum(
+        math.comb(malicious, bad) * math.comb(clients - malicious, drawn - bad)
+        for bad in range((drawn + 1) // 2)
+    )
+    return ways / math.comb(clients, drawn)
+
 
 def draw_malicious(federation: Federation, share: float, seed: int) -> frozenset[int]:
     """Draw a share of all clients to be malicious."""
@@ -83,6 +104,10 @@ class Expectation:
     def of(self, selected: int, malicious: int) -> int:
         """Return the number for one round."""
         return malicious if self.told else math.ceil(self.share * selected)
+
+    def bearable(self, method: Method[Any], counted: int, selected: int, malicious: int) -> int:
+        """Return the number for one round, at most what the method can bear among the updates that count."""
+        return min(self.of(selected, malicious), method.most_expected(counted))
 
 
 @dataclass(frozen=True)
@@ -126,6 +151,8 @@ def play(
     """Play rounds from `state` on until all are done; yield the new state after each."""
     schedule.check(federation)
     check_voters(method, schedule)
+    if adversary:
+        adversary.check(federation, schedule.per_round)
     expectation = expectation or Expectation()
     enemies = adversary.clients if adversary else frozenset()
     avoided = enemies if adversary and adversary.redraw else frozenset()
@@ -136,14 +163,15 @@ def play(
         honest = tuple(client for client in selected if client not in enemies)
         broadcast = method.broadcast(state)
         if adversary and malicious and not adversary.attack.poison:
-            collected = attacked(adversary, method, engine, state.round, broadcast, honest, malicious)
+            collected = attacked(
+                adversary, method, engine, state.round, broadcast, honest, malicious, expectation
+            )
         else:
             collected = engine.collect(state.round, broadcast, selected)
         counted = len(selected) - len(collected.refused)
         vote = None
-        bearable = method.most_expected(counted) if counted else -1
-        if bearable >= 0:
-            expected = min(expectation.of(len(selected), len(malicious)), bearable)
+        if counted and method.most_expected(counted) >= 0:
+            expected = expectation.bearable(method, counted, len(selected), len(malicious))
             before, state = state, method.aggregate(state, collected.messages, expected)
             vote = method.audit(before, collected.messages, state)
         elif adversary is None:
@@ -185,6 +213,7 @@ def attacked(
     broadcast: bytes,
     honest: tuple[int, ...],
     malicious: tuple[int, ...],
+    expectation: Expectation,
 ) -> Collected:
     """Train a round's clients and let the colluders send what their attack makes of what they know."""
     if adversary.attack.knows is Knowledge.BENIGN:
@@ -195,7 +224,9 @@ def attacked(
             collected.add(client, message, learned.loss)
     else:
         collected = engine.collect(round_number, broadcast, honest, malicious)
-    crafted = craft(adversary.attack, method, round_number, broadcast, collected.learned, honest, malicious)
+    crafted = craft(
+        adversary.attack, method, round_number, broadcast, collected.learned, honest, malicious, expectation
+    )
     for client, update in crafted.items():
         collected.add(client, method.write(broadcast, update, client))
     return collected
@@ -209,10 +240,15 @@ def craft(
     learned: Mapping[int, Learned],
     honest: tuple[int, ...],
     malicious: tuple[int, ...],
+    expectation: Expectation,
 ) -> dict[int, Update]:
     """Return the update that each colluder sends, made of what the clients that it knows of have learned."""
     reference = method.reference(broadcast)
     vectors = attack.target is not Target.RANKINGS
+    selected = len(honest) + len(malicious)
+
+    def expected(counted: int) -> int:
+        return expectation.bearable(method, counted, selected, len(malicious))
 
     def seen(clients: tuple[int, ...]) -> list[Update]:
         """Return what some clients have learned, in the form that the attack works with."""
@@ -226,8 +262,9 @@ def craft(
         own=seen(malicious),
         benign=seen(honest) if attack.knows is Knowledge.BENIGN else [],
         malicious=len(malicious),
-        selected=len(honest) + len(malicious),
-        aggregate=lambda updates: method.combined(reference, updates, len(malicious)),
+        selected=selected,
+        expected=expected(selected),
+        aggregate=lambda updates: method.combined(reference, updates, expected(len(updates)), round_number),
         rng=keyed_generator(method.seed, Purpose.ATTACK, round_number),
     )
     updates = attack.updates(view)

@@ -86,6 +86,8 @@ def prepare(experiment: Experiment, data_dir: Path) -> Prepared:
     method = build_method(experiment)
     check_voters(method, schedule)
     adversary = build_adversary(experiment, federation)
+    if adversary:
+        adversary.check(federation, schedule.per_round)
     if adversary and adversary.attack.poison:
         federation = adversary.attack.poison(federation, adversary.clients)
     expectation = Expectation(experiment.method.told, experiment.method.expected)

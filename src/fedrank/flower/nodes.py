@@ -15,7 +15,7 @@ from fedrank.engine.task import Worker
 from fedrank.errors import ConfigError, DataError
 from fedrank.experiment.build import build_method, check_network
 from fedrank.experiment.config import Experiment, parse
-from fedrank.experiment.rounds import Adversary, craft, select
+from fedrank.experiment.rounds import Adversary, Expectation, craft, select
 from fedrank.experiment.runner import Prepared, prepare
 from fedrank.flower.client import Voter
 from fedrank.methods import FRL, Learned
@@ -139,5 +139,7 @@ class Colluder(Voter):
             worker.begin(round_number, broadcast, frozenset())
             known = malicious if attack.knows is not Knowledge.BENIGN else (*honest, *malicious)
             learned |= {client: worker.learn(client) for client in known if client != number}
-        crafted = craft(attack, self.method, round_number, broadcast, learned, honest, malicious)
+        crafted = craft(
+            attack, self.method, round_number, broadcast, learned, honest, malicious, Expectation()
+        )
         return Learned(crafted[number], own.loss)

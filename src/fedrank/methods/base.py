@@ -90,7 +90,9 @@ class Method(Protocol[S]):
         """Return what gathers the messages of a round from the clients that were asked."""
         ...
 
-    def combined(self, reference: NDArray[Any], updates: list[NDArray[Any]], malicious: int) -> NDArray[Any]:
+    def combined(
+        self, reference: NDArray[Any], updates: list[NDArray[Any]], malicious: int, round_number: int
+    ) -> NDArray[Any]:
         """Return what the server makes of some updates: all who know the algorithm can compute it."""
         ...
 

@@ -41,13 +41,20 @@ class FedAvg(WeightMethod):
         """Return the most malicious clients that the rule can bear."""
         return Chain(self.aggregator).most(clients)
 
-    def combined(self, reference: Floats, updates: list[Floats], malicious: int) -> Floats:  # noqa: ARG002
+    def combined(
+        self,
+        reference: Floats,  # noqa: ARG002
+        updates: list[Floats],
+        malicious: int,
+        round_number: int,
+    ) -> Floats:
         """Return the aggregate of some updates."""
-        return aggregated(self.aggregator, updates, malicious, self.seed)
+        return aggregated(self.aggregator, updates, malicious, self.seed, round_number)
 
     def aggregate(self, state: WeightState, collected: Updates, malicious: int = 0) -> WeightState:
         """Move the weights by the aggregate of the updates."""
-        return moved(state, aggregated(self.aggregator, collected.in_order(), malicious, self.seed))
+        updates = collected.in_order()
+        return moved(state, aggregated(self.aggregator, updates, malicious, self.seed, state.round))
 
     def traffic(self) -> Traffic:
         """Return 32 bits for each weight, both ways."""

@@ -147,11 +147,17 @@ class FRL:
         form = self.form(broadcast)
         return Tally(form, asked) if self.vote == BORDA else Box(form, asked, self.memory // 2)
 
-    def combined(self, reference: Ranking, updates: list[Ranking], malicious: int) -> Ranking:  # noqa: ARG002
+    def combined(
+        self,
+        reference: Ranking,
+        updates: list[Ranking],
+        malicious: int,  # noqa: ARG002
+        round_number: int,
+    ) -> Ranking:
         """Return the vote of some rankings."""
         if self.vote == BORDA:
             return vote_on(updates, self.layout)
-        form = Form(self.layout, reference=reference)
+        form = Form(self.layout, reference=reference, round=round_number)
         box = Box(form, memory=self.memory // 2)
         for sender, update in enumerate(updates):
             box.add(sender, form.fill_in(update, sender))

@@ -76,7 +76,13 @@ class SignSGD(WeightMethod):
         """Return an empty tally of signs."""
         return SignTally(self, round_of(broadcast), asked)
 
-    def combined(self, reference: Floats, updates: list[Floats], malicious: int) -> Floats:  # noqa: ARG002
+    def combined(
+        self,
+        reference: Floats,  # noqa: ARG002
+        updates: list[Floats],
+        malicious: int,  # noqa: ARG002
+        round_number: int,  # noqa: ARG002
+    ) -> Floats:
         """Return the step that the signs of some updates lead to."""
         return self._step(np.sum([np.where(update >= 0, 1, -1) for update in updates], axis=0))
 

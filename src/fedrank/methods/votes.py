@@ -39,7 +39,7 @@ def robust_vote(box: Box, chain: Chain, malicious: int, rng: np.random.Generator
                 )
             width = layer.size
         products = inner_products(box, layer, width) if chain.compares else None
-        step = chain.step(products, malicious, rng)
+        step = chain.step(len(box.voters), products, malicious, rng)
         points = np.empty(layer.size, np.int64)
         base = box.base(layer)
         # Fine enough to tell n-ths of a point apart, coarse enough to round equal sums to equal numbers.

@@ -174,9 +174,9 @@ class WeightMethod:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def aggregated(rule: str, updates: list[Floats], malicious: int, seed: int) -> Floats:
-    """Return what an aggregation rule makes of some updates."""
-    rng = keyed_generator(seed, Purpose.AGGREGATION)
+def aggregated(rule: str, updates: list[Floats], malicious: int, seed: int, round_number: int) -> Floats:
+    """Return what an aggregation rule makes of some updates of a round."""
+    rng = keyed_generator(seed, Purpose.AGGREGATION, round_number)
     return np.asarray(Chain(rule)(np.stack(updates), malicious, rng), np.float32)
 
 

@@ -207,9 +207,9 @@ def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
             continue
         theirs, ours = original.experiment.flat(), cell.experiment.flat()
         for key in ours.keys() - {"name", "evaluate_every"}:
-            if ours[key] != theirs[key]:
+            if ours[key] != theirs.get(key):
                 unsaid = key == "network.weights" and theirs["method.name"] != "frl"
-                values = _told(ours[key]), "does not say" if unsaid else _told(theirs[key])
+                values = _told(ours[key]), "does not say" if unsaid else _told(theirs.get(key))
                 found.setdefault(key, []).append((cell.place.get("algorithm", ""), *values))
     return [_sentence(key, told, everyone, origin) for key, told in sorted(found.items())]
 
