@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fedrank.data import IID, ByWriter, Dirichlet, Federation, Preprocess, split
+from fedrank.data import IID, ByWriter, Dirichlet, Federation, Preprocess, Shards, split
 from fedrank.errors import DataError
 
 INPUTS = np.arange(100 * 4, dtype=np.uint8).reshape(100, 4)
@@ -37,6 +37,18 @@ def test_an_official_test_set_is_never_dealt() -> None:
     assert fed.test.tolist() == list(range(100, 130))
     dealt = np.concatenate([np.concatenate([client.train, client.test]) for client in fed.clients])
     assert sorted(dealt.tolist()) == list(range(100))
+
+
+def test_with_test_shards_clients_train_on_all_they_have_and_are_tested_on_official_samples() -> None:
+    inputs, labels = np.zeros((120, 2)), np.repeat(np.arange(4), 30)
+    official = np.zeros((24, 2)), np.repeat(np.arange(4), 6)
+    dealt = split(inputs, labels, by=Shards(2, test=True), clients=6, seed=1, test=official)
+    assert {client.train.size for client in dealt.clients} == {20}
+    assert {client.test.size for client in dealt.clients} == {4}
+    assert all(client.train.max() < 120 <= client.test.min() for client in dealt.clients)
+    assert dealt.test.tolist() == list(range(120, 144))
+    with pytest.raises(DataError, match="no global test set"):
+        split(inputs, labels, by=Shards(2, test=True), clients=6, seed=1)
 
 
 def test_a_client_without_data_never_votes() -> None:

@@ -49,6 +49,16 @@ def test_two_shards_give_at_most_two_classes_when_shards_do_not_straddle() -> No
     assert max(len(set(LABELS[hand])) for hand in hands) == 2
 
 
+def test_shards_of_the_test_set_are_dealt_with_those_of_the_same_classes() -> None:
+    test_labels = np.tile(np.arange(10), 20)
+    train, test = Shards(2, test=True).deal_both(LABELS, test_labels, 50, np.random.default_rng(1))
+    assert {hand.size for hand in train} == {20}
+    assert {hand.size for hand in test} == {4}
+    assert sorted(np.concatenate(test).tolist()) == list(range(200))
+    for mine, tested in zip(train, test, strict=True):
+        assert set(LABELS[mine]) == set(test_labels[tested])
+
+
 def test_iid_hands_are_even() -> None:
     assert {hand.size for hand in deal(IID(), LABELS, 30)} == {33, 34}
 

@@ -142,7 +142,7 @@ def centred_clipping(products: Matrix, malicious: int) -> Matrix:
 
 def _cut(lengths: Matrix, longest: float) -> Matrix:
     """Return by what each update is multiplied to be no longer than that."""
-    return np.asarray(longest / np.maximum(lengths, max(longest, 1e-300)))
+    return np.asarray(longest / np.maximum(lengths, max(longest, 1e-300)), np.float64)
 
 
 def _screened_minority(clients: int) -> int:
@@ -172,7 +172,7 @@ def screened_mean(products: Matrix, malicious: int) -> Matrix:
     independent = (outside**2 * np.diag(products)).sum()
     if together > independent:
         weights = np.where(consensus == 0, weights * np.sqrt(independent / together), weights)
-    return np.asarray(weights / max(1, np.count_nonzero(kept)))
+    return np.asarray(weights / max(1, int(np.count_nonzero(kept))))
 
 
 def _mixed_multi_krum(products: Matrix, malicious: int) -> Matrix:

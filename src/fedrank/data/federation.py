@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.data.partition import Indices, Labels, Partition
+from fedrank.data.partition import Indices, Labels, Partition, Shards
 from fedrank.data.preprocess import Inputs, Preprocess
 from fedrank.errors import DataError
 from fedrank.randomness import Purpose, keyed_generator
@@ -173,9 +173,16 @@ def deal(
 ) -> Federation:
     """Deal the first `count` samples of a dataset to clients; those behind are the global test set.
 
-    Each client keeps back `test_share` of its samples to be tested on.
+    Each client keeps back `test_share` of its samples to be tested on, unless it is dealt test samples.
     """
-    hands = by.deal(dataset.labels[:count], clients, keyed_generator(seed, Purpose.PARTITION))
+    rng = keyed_generator(seed, Purpose.PARTITION)
+    if isinstance(by, Shards) and by.test:
+        if count == len(dataset.labels):
+            raise DataError("there is no global test set whose shards clients could be tested on")
+        both = by.deal_both(dataset.labels[:count], dataset.labels[count:], clients, rng)
+        dealt = tuple(Client(train, count + test) for train, test in zip(*both, strict=True))
+        return Federation(dataset, dealt, np.arange(count, len(dataset.labels)))
+    hands = by.deal(dataset.labels[:count], clients, rng)
     split_hands = []
     for number, hand in enumerate(hands):
         shuffled = keyed_generator(seed, Purpose.HOLD_OUT, number).permutation(hand)

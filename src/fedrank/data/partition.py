@@ -54,9 +54,16 @@ class Shards:
     """Samples sorted by class are cut into equal shards; each client gets `per_client` of them.
 
     Source: McMahan et al. (2017). Two shards give a client at most two classes in most cases.
+
+    Parameters
+    ----------
+    per_client : how many shards a client gets.
+    test : cut the global test set into as many shards and deal them together with those of the training
+        set, so that clients train on all their training samples and are tested on the same classes.
     """
 
     per_client: int = 2
+    test: bool = False
 
     def __post_init__(self) -> None:
         if self.per_client < 1:
@@ -64,12 +71,27 @@ class Shards:
 
     def deal(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
         """Return the samples of each client."""
+        shards, dealt = self._cut(labels, clients, rng), self._dealt(clients, rng)
+        return [np.concatenate([shards[shard] for shard in hand]) for hand in dealt]
+
+    def deal_both(
+        self, labels: Labels, test_labels: Labels, clients: int | None, rng: np.random.Generator
+    ) -> tuple[list[Indices], list[Indices]]:
+        """Return each client's training samples and its test samples, of the same places in the order."""
+        both = self._cut(labels, clients, rng), self._cut(test_labels, clients, rng)
+        dealt = self._dealt(clients, rng)
+        train, test = ([np.concatenate([shards[s] for s in hand]) for hand in dealt] for shards in both)
+        return train, test
+
+    def _cut(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
         clients = _enough(labels, clients, self.per_client)
         by_class = rng.permutation(labels.size)
         by_class = by_class[np.argsort(labels[by_class], kind="stable")]
-        shards = np.array_split(by_class, clients * self.per_client)
-        dealt = rng.permutation(len(shards)).reshape(clients, self.per_client)
-        return [np.concatenate([shards[shard] for shard in hand]) for hand in dealt]
+        return np.array_split(by_class, clients * self.per_client)
+
+    def _dealt(self, clients: int | None, rng: np.random.Generator) -> Indices:
+        assert clients is not None
+        return rng.permutation(clients * self.per_client).reshape(clients, self.per_client)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def _partition(data: DataSection, loaded: Loaded) -> Partition:
         case "dirichlet":
             return Dirichlet(data.beta)
         case "shards":
-            return Shards(data.shards_per_client)
+            return Shards(data.shards_per_client, data.test_shards)
         case "iid":
             return IID()
         case "writer":

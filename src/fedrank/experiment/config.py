@@ -42,6 +42,7 @@ class DataSection(Section):
     clients: int | None = Field(default=None, ge=1)
     beta: float = Field(default=1.0, gt=0)
     shards_per_client: int = Field(default=2, ge=1)
+    test_shards: bool = False
     test_share: float = Field(default=0.2, gt=0, lt=1)
 
     @model_validator(mode="after")
@@ -50,6 +51,10 @@ class DataSection(Section):
             raise ValueError(f"the number of clients is missing: {self.partition!r} needs it")
         if self.partition == "writer" and self.name != "femnist":
             raise ValueError(f"{self.name} does not know its writers: only femnist can be dealt by writer")
+        if self.test_shards and (self.partition != "shards" or self.name not in ("mnist", "cifar10")):
+            raise ValueError(
+                "test_shards needs partition 'shards' and a data set with an official test set (mnist, cifar10)"
+            )
         return self
 
 
@@ -203,9 +208,10 @@ class Experiment(Section):
 
     def fingerprint(self) -> str:
         """Return a digest of the settings that decide the result of a round."""
-        deciding = self.model_dump_json(
-            exclude={"name": True, "rounds": True, "evaluate_every": True, "method": {"memory"}}
-        )
+        exclude: dict[str, Any] = {"name": True, "rounds": True, "evaluate_every": True, "method": {"memory"}}
+        if not self.data.test_shards:
+            exclude["data"] = {"test_shards"}  # so that runs from before it was a setting can be resumed
+        deciding = self.model_dump_json(exclude=exclude)
         return hashlib.sha256(deciding.encode()).hexdigest()
 
     def flat(self) -> dict[str, Any]:

@@ -24,6 +24,8 @@ STRONGEST = {
 }
 """What MNIST is measured with: what does most harm on the digits, or is said to be stopped."""
 DEFAULT = "screened-mean"
+SIGN = "(sign)"
+"""Marks attacks that move against the signs of the benign mean, not along the deviation as published."""
 
 
 def cells(scale: str) -> list[Cell]:
@@ -48,8 +50,12 @@ def cells(scale: str) -> list[Cell]:
 
 
 def attacks_on_rankings() -> list[str]:
-    """Return the attacks that can be run against FRL."""
-    return [name for name, attack in ATTACKS.items() if attack.target is not Target.WEIGHTS]
+    """Return the attacks that can be run against FRL, those with a direction both ways."""
+    found = []
+    for name, attack in ATTACKS.items():
+        if attack.target is not Target.WEIGHTS:
+            found += [name, *([f"{name} {SIGN}"] if "direction" in attack.parameters.model_fields else [])]
+    return found
 
 
 def votes_cell(data: str, vote: str, attack: str, share: float, rounds: int) -> Cell:
@@ -77,7 +83,10 @@ def rival_cells(data: str, shares: tuple[float, ...]) -> list[Cell]:
 
 
 def _attack(name: str, share: float) -> tuple[str, ...]:
-    return (f"attack.name={name}", f"attack.share={share}") if share else ()
+    if not share:
+        return ()
+    direction = ("attack.direction=sign",) if name.endswith(SIGN) else ()
+    return (f"attack.name={name.removesuffix(f' {SIGN}')}", f"attack.share={share}", *direction)
 
 
 def _place(data: str, vote: str, attack: str, share: float) -> dict[str, str]:
