@@ -53,7 +53,7 @@ class DataSection(Section):
             raise ValueError(f"{self.name} does not know its writers: only femnist can be dealt by writer")
         if self.test_shards and (self.partition != "shards" or self.name not in ("mnist", "cifar10")):
             raise ValueError(
-                "test_shards needs partition 'shards' and a data set with an official test set (mnist, cifar10)"
+                "test_shards needs partition 'shards' and an official test set (mnist or cifar10)"
             )
         return self
 
