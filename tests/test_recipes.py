@@ -21,14 +21,24 @@ from fedrank import __version__
 from fedrank.cli import app
 from fedrank.errors import ConfigError, DataError, RunError
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.paper.published import ROBUSTNESS, TRAFFIC
-from fedrank.paper.recipes import RECIPES, SCALES, Shows, caption, chosen, differences, recipe_named
+from fedrank.nn import NETWORKS
+from fedrank.paper.published import ARCHITECTURES, ROBUSTNESS, TRAFFIC
+from fedrank.paper.recipes import (
+    RECIPES,
+    SCALES,
+    Shows,
+    assumptions,
+    caption,
+    chosen,
+    differences,
+    recipe_named,
+)
 from fedrank.paper.results import read_results, results, write_results
 from fedrank.paper.sweep import Cell, is_finished, run_cells
 from fedrank.report.figures import COMPUTED as PAINTED
-from fedrank.report.figures import DRAWN
+from fedrank.report.figures import DRAWN, figures
 from fedrank.report.page import own_report
-from fedrank.report.tables import results_grid
+from fedrank.report.tables import layers_of, results_grid
 
 TINY = ("rounds=1", "clients_per_round=4", "local.epochs=1", "data.clients=20")
 
@@ -207,9 +217,11 @@ def test_the_traffic_table_is_the_published_one() -> None:
         for cell in recipe_named("traffic").cells("paper")
     ]
     assert len(rows) == len(TRAFFIC) == 21
-    for _, _, _, upload, download, _, their_upload, their_download in results_grid(
-        RECIPES["traffic"], rows
-    ).rows:
+    grid = results_grid(RECIPES["traffic"], rows)
+    assert grid.headings[2:] == [
+        *("accuracy", "paper accuracy", "upload", "paper upload", "download", "paper download")
+    ]
+    for _, _, _, _, upload, their_upload, download, their_download in grid.rows:
         for ours, theirs in ((upload, their_upload), (download, their_download)):
             digits = len(theirs.partition(".")[2])
             assert abs(float(ours) - float(theirs)) <= (0.0101 if digits == 2 else 0.05), (ours, theirs)
@@ -226,6 +238,57 @@ def test_the_caption_names_what_is_not_as_published() -> None:
     ]
     assert caption(recipe, mnist) == ["Different from the paper: rounds 30 (paper: 2000)."]
     assert "data.name digits (paper: mnist)" in differences(recipe, chosen(recipe.cells("smoke"), ["mnist"]))
+
+
+def test_the_caption_says_which_runs_of_table_4_are_meant() -> None:
+    recipe = RECIPES["weights"]
+    told = differences(recipe, chosen(recipe.cells("laptop"), ["cifar10"]))
+    assert "local.learning_rate 0.003 for FedAvg (paper: 0.1)" in told
+    assert "network.weights signed-kaiming-constant for FedAvg (paper: does not say)" in told
+    assert "rounds 10 (paper: 2000)" in told
+
+
+def test_the_caption_says_what_the_presets_decide_beyond_the_paper() -> None:
+    [told] = assumptions(chosen(RECIPES["robustness"].cells("laptop"), ["mnist"]))
+    assert told == (
+        "Not said in the paper: the learning rate is multiplied by 0.999 every round, and falls by a cosine "
+        "within one; clients are dealt the training set, and each keeps 20% to test on."
+    )
+    [told] = assumptions(chosen(RECIPES["non-iid"].cells("laptop"), ["mnist", "shards"]))
+    assert told.endswith("with shards they are tested on shards of the test set, of the same classes.")
+    assert "keeps 20%" not in told
+
+
+def test_the_table_of_networks_is_the_published_one() -> None:
+    for name, published in ARCHITECTURES.items():
+        assert layers_of(NETWORKS[name]()) == list(published)
+
+
+def test_one_measurement_is_not_called_a_mean() -> None:
+    row = finished_row({"data": "digits", "vote": "borda", "attack": "none", "malicious": "0%"})
+    assert "the mean of the last 3 measurements" in results_grid(RECIPES["votes"], [row]).notes[0]
+    row["curve"] = {key: values[:1] for key, values in row["curve"].items()}
+    row["rounds"] = 1
+    assert "measurements" not in results_grid(RECIPES["votes"], [row]).notes[0]
+    title = json.dumps(figures(RECIPES["votes"], [row | {"preset": "digits"}])["digits"].to_dict()["title"])
+    assert "after 1 round" in title
+    assert "1 rounds" not in title
+    assert "measurements" not in title
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_what_belongs_together_stays_together(width: int, pytestconfig: pytest.Config) -> None:
+    """Below the heading of a share of malicious clients stand its bytes, however narrow the terminal."""
+    recipe = RECIPES["ballots"]
+    keys = (*recipe.rows, *recipe.columns)
+    grid = results_grid(recipe, read_results(pytestconfig.rootpath / "docs/results/ballots.json", keys))
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(grid)
+    headers = [line.split() for line in console.file.getvalue().splitlines() if "upload" in line]
+    for words in headers:
+        shares = [number for number, word in enumerate(words) if word.endswith("%")]
+        assert [words[number + 1 : number + 3] for number in shares] == [["upload", "download"]] * len(shares)
+        assert words.count("upload") == len(shares)
 
 
 def test_the_caption_of_what_is_not_published_names_what_is_smaller() -> None:

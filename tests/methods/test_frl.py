@@ -53,6 +53,17 @@ def test_a_round_is_algorithm_2_line_by_line(digits: Federation) -> None:
     assert state.round == 3
 
 
+def test_all_edges_can_be_kept(digits: Federation) -> None:
+    """Clients train scores all the same, and every vote ends in the same network."""
+    frl = FRL(supernetwork(small_net(), seed=11, keep=1.0), LocalTraining(epochs=1))
+    with local_engine(frl, digits, workers=1) as engine:
+        played = list(play(frl, digits, engine, frl.init(), Schedule(2, 5)))
+    measured = {record.evaluation.test_loss for _, record in played if record.evaluation}
+    assert len(measured) == 1
+    assert not np.array_equal(played[0][0].ranking, played[1][0].ranking)
+    assert all(layer.changed == 0 for _, record in played if record.vote for layer in record.vote.layers)
+
+
 def _collect(frl: FRL, state, federation: Federation, clients: list[int]):
     with local_engine(frl, federation, workers=1) as engine:
         return engine.collect(state.round, frl.broadcast(state), clients).messages

@@ -105,10 +105,18 @@ def test_fix_does_not_hide_what_it_cannot_mend() -> None:
         supernetwork(nn.Sequential(nn.Embedding(3, 3), nn.Linear(3, 3)), seed=1, fix=True)
 
 
-@pytest.mark.parametrize("keep", [0, 1, -0.5, 1.5, float("nan")])
-def test_keep_must_lie_between_0_and_1(keep: float) -> None:
-    with pytest.raises(ModelError, match="between 0 and 1"):
+@pytest.mark.parametrize("keep", [0, -0.5, 1.5, float("nan")])
+def test_keep_must_be_more_than_0_and_at_most_1(keep: float) -> None:
+    with pytest.raises(ModelError, match="more than 0 and at most 1" if keep else "without an edge"):
         supernetwork(BIAS_FREE, seed=1, keep=keep)
+
+
+@pytest.mark.parametrize("mode", ["signed", "magnitude", "authors"])
+def test_to_keep_all_edges_is_to_have_the_random_network(mode: str) -> None:
+    network = supernetwork(BIAS_FREE, seed=1, keep=1.0, scores=mode)
+    model = network.subnetwork(network.initial_ranking())
+    flat = np.concatenate([weight.flatten().numpy() for weight in model.parameters()])
+    assert flat.tobytes() == network.weights.tobytes()
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])

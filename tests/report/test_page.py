@@ -14,7 +14,7 @@ from fedrank.experiment.config import load_preset
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.runner import Observers, prepare, run
 from fedrank.report.page import page, write_report
-from fedrank.report.run_charts import RUN_CHARTS
+from fedrank.report.run_charts import RUN_CHARTS, Shown
 
 CHROMIUM = shutil.which("chromium")
 SETTINGS = (
@@ -79,6 +79,43 @@ def test_runs_are_compared_on_one_page(runs):
     assert '<tr class="different"><td>method.vote</td><td>borda</td><td>screened-mean</td></tr>' in text
     assert text.count('class="different"') == 1
     assert "<th>borda</th><th>screened</th>" in text
+
+
+def test_the_title_says_what_is_compared(runs):
+    assert "<h1>digits: borda, screened</h1>" in page(runs)
+    many = [*runs, *((f"{name} again {n}", directory) for n in (1, 2) for name, directory in runs)]
+    assert "<h1>digits: 6 runs by method.vote</h1>" in page(many)
+
+
+def test_losses_of_a_destroyed_model_do_not_flatten_the_others(runs, tmp_path):
+    """Losses beyond a multiple of the honest ones are marked at the edge; one that is no number is told."""
+    honest, attacked = (
+        made(tmp_path / "honest", "attack.name=none", "attack.share=0.0"),
+        tmp_path / "attacked",
+    )
+    shutil.copytree(runs[0][1].path, attacked)
+    metrics = attacked / "metrics.jsonl"
+    records = [json.loads(line) for line in metrics.read_text().splitlines()]
+    for record, loss in zip(records, (1e38, float("nan"), float("inf")), strict=True):
+        record["evaluation"]["test_loss"] = loss
+    metrics.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    summary = json.loads((attacked / "summary.json").read_text())
+    summary["evaluation"]["test_loss"] = float("nan")
+    (attacked / "summary.json").write_text(json.dumps(summary))
+    both = [("honest", honest), ("attacked", RunDirectory.open(attacked))]
+    text = page(both)
+    assert "<td>diverged</td>" in text
+    assert "NaN" not in text.rpartition("const charts = ")[2]
+    chart = RUN_CHARTS["loss"]([Shown.read(*each) for each in both]).to_dict()
+    lines, triangles = (layer["data"]["values"] for layer in chart["layer"])
+    measured = [record["evaluation"]["test_loss"] for record in honest.read_metrics()]
+    measured += [record["train_loss"] for record in honest.read_metrics()]
+    assert max(point["loss"] for point in lines) == pytest.approx(4 * max(measured))
+    assert [(point["round"], point["value"]) for point in triangles] == [
+        (1, "1.00e+38"),
+        (2, "diverged"),
+        (3, "diverged"),
+    ]
 
 
 def test_an_unfinished_run_is_reported_as_such(runs, tmp_path):

@@ -151,14 +151,15 @@ def _known(scale: str) -> str:
 
 
 def _grid(recipe: Recipe, rows: list[dict[str, Any]], source: str) -> Grid:
-    from fedrank.paper.recipes import caption
+    from fedrank.paper.recipes import assumptions, caption
     from fedrank.paper.results import cell_of
     from fedrank.report.tables import COMPUTED, made, results_grid
 
     if recipe.name in COMPUTED:
         return COMPUTED[recipe.name](recipe)
     finished = [row for row in rows if row["finished"]]
-    notes = caption(recipe, [cell_of(row) for row in finished])
+    played = [cell_of(row) for row in finished]
+    notes = [*caption(recipe, played), *(assumptions(played) if recipe.published else [])]
     notes += [f"{source}: {made(finished)}."] if finished else []
     try:
         return results_grid(recipe, rows, notes)

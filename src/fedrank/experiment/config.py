@@ -62,11 +62,18 @@ class NetworkSection(Section):
     """The supernetwork."""
 
     name: Literal["lenet-digits", "lenet", "lenet-62", "conv2", "conv4", "conv6", "conv8"]
-    keep: float = Field(default=0.5, gt=0, lt=1)
+    keep: float = Field(default=0.5, ge=0, le=1)
     weights: Literal["signed-kaiming-constant", "kaiming-normal", "glorot-normal", "kaiming-uniform"] = (
         "signed-kaiming-constant"
     )
     scores: Literal["signed", "magnitude", "authors"] = "signed"
+
+    @field_validator("keep")
+    @classmethod
+    def _keeps_an_edge(cls, keep: float) -> float:
+        if keep == 0:
+            raise ValueError("without an edge every output is 0, and there is nothing to learn")
+        return keep
 
 
 class LocalSection(Section):

@@ -53,8 +53,10 @@ class Supernetwork:
     scores: Scores
 
     def __post_init__(self) -> None:
-        if not 0 < self.keep < 1:
-            raise ModelError(f"keep is {self.keep}: the share of edges to keep lies between 0 and 1")
+        if self.keep == 0:
+            raise ModelError("keep is 0: without an edge every output is 0, and there is nothing to learn")
+        if not 0 < self.keep <= 1:
+            raise ModelError(f"keep is {self.keep}: the share of edges to keep is more than 0 and at most 1")
         if not 0 <= self.seed < 2**32:
             raise ModelError(f"seed is {self.seed}: a seed has 32 bits, 0 to {2**32 - 1}")
         if self.weights_from not in WEIGHT_INITIALISERS:

@@ -161,3 +161,32 @@ OTHER_SETTINGS: dict[tuple[str, str], Numbers] = {
     for name, values in _OTHER_SETTINGS.items()
     for value, numbers in values.items()
 }
+
+_LENET = (
+    ("Convolution(32) + ReLU", 288),
+    ("Convolution(64) + ReLU", 18432),
+    ("MaxPool(2x2)", None),
+    ("FC(128) + ReLU", 1605632),
+)
+ARCHITECTURES: dict[str, tuple[tuple[str, int | None], ...]] = {
+    "lenet": (*_LENET, ("FC(10)", 1280)),
+    "conv8": (
+        ("Convolution(64) + ReLU", 1728),
+        ("Convolution(64) + ReLU", 36864),
+        ("MaxPool(2x2)", None),
+        ("Convolution(128) + ReLU", 73728),
+        ("Convolution(128) + ReLU", 147456),
+        ("MaxPool(2x2)", None),
+        ("Convolution(256) + ReLU", 294912),
+        ("Convolution(256) + ReLU", 589824),
+        ("MaxPool(2x2)", None),
+        ("Convolution(512) + ReLU", 1179648),
+        ("Convolution(512) + ReLU", 2359296),
+        ("MaxPool(2x2)", None),
+        ("FC(256) + ReLU", 524288),
+        ("FC(256) + ReLU", 65536),
+        ("FC(10)", 2560),
+    ),
+    "lenet-62": (*_LENET, ("FC(62)", 7936)),
+}
+"""Table 5: the layers of the networks for MNIST, CIFAR10 and FEMNIST, with the number of parameters."""

@@ -25,7 +25,7 @@ class Shows(enum.Enum):
         "MiB that a client sends and receives with the paper's network"
     )
     SENT = "accuracy on all test data in percent; KiB that a client really sends and receives in a round"
-    SMOOTHED = "accuracy on all test data in percent, the mean of the last three measurements"
+    SMOOTHED = "accuracy on all test data in percent"
 
 
 def _none(scale: str) -> list[Cell]:  # noqa: ARG001
@@ -129,11 +129,12 @@ RECIPES = {
         ),
         Recipe(
             name="subnetworks",
-            title="Subnetworks of 10 to 90% of the edges",
+            title="Subnetworks of 10 to 100% of the edges",
             source="Figure 5",
             rows=("data",),
             columns=("k",),
             cells=tables.subnetworks,
+            note="100% is the random network as it is; 0% has no edge and is not run.",
         ),
         Recipe(
             name="curves",
@@ -199,7 +200,7 @@ def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
     """Say which settings of some runs are not the published ones; beyond the paper, not those of `laptop`."""
     origin = recipe.origin
     published = {tuple(cell.place.values()): cell for cell in recipe.cells(origin)}
-    everyone = {cell.place.get("algorithm", "") for cell in cells}
+    everyone = {_whom(cell) for cell in cells}
     found: dict[str, list[tuple[str, str, str]]] = {}
     for cell in cells:
         original = published.get(tuple(cell.place.values()))
@@ -210,8 +211,13 @@ def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
             if ours[key] != theirs.get(key):
                 unsaid = key == "network.weights" and theirs["method.name"] != "frl"
                 values = _told(ours[key]), "does not say" if unsaid else _told(theirs.get(key))
-                found.setdefault(key, []).append((cell.place.get("algorithm", ""), *values))
+                found.setdefault(key, []).append((_whom(cell), *values))
     return [_sentence(key, told, everyone, origin) for key, told in sorted(found.items())]
+
+
+def _whom(cell: Cell) -> str:
+    """Return whose run it is: one of several algorithms, or of several ways to draw weights."""
+    return cell.place.get("algorithm") or cell.place.get("weights", "")
 
 
 def _sentence(key: str, told: Sequence[tuple[str, str, str]], everyone: set[str], origin: str) -> str:
@@ -232,6 +238,19 @@ def caption(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
     if len(set(told.values())) > 1:
         return [f"Different from {other}: {'. '.join(f'{name}: {what}' for name, what in told.items())}."]
     return [f"Different from {other}: {what}." for what in set(told.values()) if what]
+
+
+def assumptions(cells: Sequence[Cell]) -> list[str]:
+    """Say what the presets decide that the paper does not say; it is the same at every scale."""
+    if not cells:
+        return []
+    decays = ", ".join(sorted({str(cell.experiment.local.rate_decay) for cell in cells}))
+    kept = {cell.experiment.data.test_share for cell in cells if not cell.experiment.data.test_shards}
+    words = [f"the learning rate is multiplied by {decays} every round, and falls by a cosine within one"]
+    words += [f"clients are dealt the training set, and each keeps {share:.0%} to test on" for share in kept]
+    if any(cell.experiment.data.test_shards for cell in cells):
+        words.append("with shards they are tested on shards of the test set, of the same classes")
+    return [f"Not said in the paper: {'; '.join(words)}."]
 
 
 def _told(value: object) -> str:

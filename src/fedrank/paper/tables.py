@@ -144,11 +144,11 @@ def weights(scale: str) -> list[Cell]:
 
 
 def subnetworks(scale: str) -> list[Cell]:
-    """Return subnetworks of 10 to 90% of the edges."""
+    """Return subnetworks of 10 to 90% of the edges, and the whole random network."""
     return [
         run_of(FRL, data, scale, {"data": data, "k": f"{percent}%"}, (f"network.keep={percent / 100}",))
         for data in DATA
-        for percent in range(10, 100, 10)
+        for percent in range(10, 101, 10)
     ]
 
 

@@ -9,8 +9,9 @@ from fedrank.paper.bound import failure_bound, failure_probability, whole_share
 from fedrank.paper.recipes import Recipe, differences
 from fedrank.paper.results import cell_of
 from fedrank.paper.traffic import traffic_by_size
-from fedrank.report.charts import COLOURS, colour, load_altair
-from fedrank.report.tables import BOUND_SHARES, SMOOTHED, Row, accuracy_of
+from fedrank.report.charts import colour, dash, load_altair
+from fedrank.report.tables import BOUND_SHARES, Row, accuracy_of, smoothing
+from fedrank.report.words import plural
 
 if TYPE_CHECKING:
     import altair
@@ -68,7 +69,7 @@ def communication_chart() -> altair.HConcatChart:
     """Draw what a client and round cost against the number of parameters: the paper's figure, ours added."""
     alt = load_altair()
     shown = [
-        *("FedAvg", "TopK 10%", "SignSGD", "FRL", "FRL, lower bound log2(n!)"),
+        *("FedAvg", "TopK 50%", "TopK 10%", "SignSGD", "FRL", "FRL, lower bound log2(n!)"),
         *("Sparse-FRL, top 50%", "Sparse-FRL, top 10%", "FRL, levels=4 dithered coded"),
     ]
     points = [
@@ -87,10 +88,8 @@ def communication_chart() -> altair.HConcatChart:
         base.encode(
             x=alt.X("parameters:Q", scale=alt.Scale(type="log"), axis=ticks),
             y=alt.Y(f"{way}:Q", scale=alt.Scale(type="log"), title=f"{way}, MiB", axis=alt.Axis(format="~g")),
-            color=alt.Color(
-                "method:N", title=None, sort=shown, scale=alt.Scale(domain=shown, range=list(COLOURS))
-            ),
-            strokeDash=alt.StrokeDash("method:N", sort=shown, legend=None),
+            color=colour("method", shown),
+            strokeDash=dash("method", shown),
         ).properties(width=300, height=300)
         for way in ("upload", "download")
     ]
@@ -128,7 +127,7 @@ def subnetwork_chart(rows: Sequence[Row]) -> altair.Chart:
             ),
             color=colour("data", names, None),
         )
-        .properties(width=420, height=260, title=f"Subnetworks after {_rounds(rows)} rounds")
+        .properties(width=420, height=260, title=f"Subnetworks after {_rounds(rows)}")
     )
     return chart
 
@@ -211,7 +210,7 @@ def heat_map(rows: Sequence[Row], name: str) -> altair.FacetChart:
         .properties(width=170)
         .facet(alt.Column("vote:N", title=None, sort=panels))
         .properties(
-            title=f"{name}: accuracy after {_rounds(rows)} rounds, mean of the last {SMOOTHED} measurements",
+            title=f"{name}: accuracy after {_rounds(rows)}{smoothing(rows)}",
             padding={"left": 25, "right": 25, "top": 5, "bottom": 5},
         )
     )
@@ -257,7 +256,7 @@ def ballot_chart(rows: Sequence[Row]) -> altair.FacetChart:
         alt.layer(lines, above, below, data=alt.Data(values=points))
         .properties(width=330, height=330)
         .facet(alt.Column("malicious:N", title=None, sort=None))
-        .properties(title=f"What a ballot costs and what it is worth, after {_rounds(rows)} rounds")
+        .properties(title=f"What a ballot costs and what it is worth, after {_rounds(rows)}")
     )
     return chart
 
@@ -281,4 +280,4 @@ def _points(row: Row) -> list[dict[str, float]]:
 
 
 def _rounds(rows: Sequence[Row]) -> str:
-    return ", ".join(str(number) for number in sorted({row["rounds"] for row in rows}))
+    return plural(", ".join(str(number) for number in sorted({row["rounds"] for row in rows})), "round")

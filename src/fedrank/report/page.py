@@ -15,10 +15,13 @@ from fedrank.experiment.rundir import RunDirectory, replace_file, write_output
 from fedrank.report.audits import BALLOT_HEADINGS, BALLOT_NOTE, ballot_rows, layer_note, layer_rows
 from fedrank.report.charts import load_altair
 from fedrank.report.run_charts import RUN_CHARTS, Runs, Shown
+from fedrank.report.words import loss_text
 
 REPORT = "report.html"
 WORST_CLIENTS = 10
 MOST_REFUSED = 100
+MOST_NAMED = 4
+"""More runs than that are not named in a title."""
 
 
 def own_report(directory: RunDirectory) -> str:
@@ -41,7 +44,7 @@ def page(named: Sequence[tuple[str, RunDirectory]]) -> str:
     charts = {name: chart for name, draw in RUN_CHARTS.items() if (chart := draw(runs)) is not None}
     if "accuracy" not in charts:
         raise RunError(f"{runs[0].directory.path}: there is no measured round to report on yet")
-    title = runs[0].directory.experiment.name if len(runs) == 1 else f"{len(runs)} runs side by side"
+    title = _title(runs)
     specs = {
         name: chart.properties(width="container", height=260).to_dict() for name, chart in charts.items()
     }
@@ -66,6 +69,17 @@ def page(named: Sequence[tuple[str, RunDirectory]]) -> str:
     )
 
 
+def _title(runs: Runs) -> str:
+    """Return what a page is about: the name of its run, or the data, and what is compared on it."""
+    if len(runs) == 1:
+        return runs[0].directory.experiment.name
+    data = ", ".join(dict.fromkeys(run.directory.experiment.data.name for run in runs))
+    if len(runs) <= MOST_NAMED:
+        return f"{data}: {', '.join(run.name for run in runs)}"
+    by = ", ".join(_different([run.directory.experiment.flat() for run in runs]))
+    return f"{data}: {len(runs)} runs by {by}" if by else f"{data}: {len(runs)} runs"
+
+
 def _place_of(name: str, title: dict[str, str]) -> str:
     """Return where a chart is drawn; its title is text of the page, which a phone can wrap."""
     words = f"<h3>{_text(title['text'])}</h3>{_note(title['subtitle'])}"
@@ -86,7 +100,7 @@ def _finals(runs: Runs) -> list[str]:
                 "run": run.name,
                 "rounds": f"{records[-1]['round']}" + ("" if ended else f" of {rounds}, unfinished"),
                 "accuracy": f"{measured['test_accuracy']:.1%}",
-                "loss": f"{measured['test_loss']:.3f}",
+                "loss": loss_text(measured["test_loss"]),
                 "clients' mean ± std": f"{clients['mean']:.1%} ± {clients['std']:.1%}",
                 "min": f"{clients['min']:.1%}",
                 "max": f"{clients['max']:.1%}",
@@ -171,14 +185,22 @@ def _refused(run: Shown) -> list[str]:
 def _settings(runs: Runs) -> list[str]:
     """Return all settings; of several runs those first that are not the same."""
     flats = [run.directory.experiment.flat() for run in runs]
-    keys = list(dict.fromkeys(key for flat in flats for key in flat))
-    different = [key for key in keys if len({json.dumps(flat.get(key)) for flat in flats}) > 1]
+    keys, different = _keys(flats), _different(flats)
     rows = []
     for key in [*different, *(key for key in keys if key not in different)]:
         marked = "different" if key in different else ""
         rows.append(_row([key, *(_shown(flat.get(key)) for flat in flats)], marked))
     names = ["setting", *(run.name for run in runs)] if len(runs) > 1 else ["setting", "value"]
     return ["<h2>Settings</h2>", _wrapped(_head(names) + "".join(rows))]
+
+
+def _keys(flats: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(key for flat in flats for key in flat))
+
+
+def _different(flats: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the settings that are not the same in all runs; a run's own name is none."""
+    return [key for key in _keys(flats) if len({json.dumps(flat.get(key)) for flat in flats}) > 1]
 
 
 def _shown(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.report.charts import colour, dash, hiding, load_altair, opacity
+from fedrank.report.words import loss_text
 
 if TYPE_CHECKING:
     import altair
@@ -19,6 +21,8 @@ Point = dict[str, Any]
 BINS = 20
 MOST_BANDS = 4
 """More bands than that are mud."""
+CEILING = 4
+"""A chart of losses ends at so many times the largest one that was measured without attack."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +116,13 @@ def accuracy_chart(runs: Runs) -> altair.LayerChart | None:
     return chart
 
 
-def loss_chart(runs: Runs) -> altair.Chart | None:
-    """Draw the loss on all test data, and that of the clients while they train."""
-    points = [
+def loss_chart(runs: Runs) -> altair.LayerChart | None:
+    """Draw the loss on all test data, and that of the clients while they train.
+
+    A model that an attack destroys has a loss of any size. Such losses are marked at the upper edge, a
+    multiple of what was measured where nobody attacked, so that the others can be told apart.
+    """
+    points: list[Point] = [
         {"run": name, "kind": kind, "round": record["round"], "loss": loss}
         for name, record in _records(runs)
         for kind, loss in (
@@ -123,8 +131,22 @@ def loss_chart(runs: Runs) -> altair.Chart | None:
         )
         if loss is not None
     ]
-    title = _title("Loss over rounds", "cross-entropy; training: honest clients")
-    return _line_chart(runs, points, "loss", title, kinds=("test", "training"))
+    ceiling = _loss_ceiling(runs, points)
+    beyond = [point for point in points if not point["loss"] <= ceiling]
+    drawn = [{**point, "loss": point["loss"] if point["loss"] <= ceiling else ceiling} for point in points]
+    marks = f"; triangles: beyond {ceiling:.3g}, or diverged" if beyond else ""
+    title = _title("Loss over rounds", f"cross-entropy; training: honest clients{marks}")
+    told = [{**point, "loss": ceiling, "value": loss_text(point["loss"])} for point in beyond]
+    return _line_chart(runs, drawn, "loss", title, kinds=("test", "training"), beyond=told)
+
+
+def _loss_ceiling(runs: Runs, points: Sequence[Point]) -> float:
+    """Return a multiple of the largest loss without attack; if all are attacked, of the first one known."""
+    honest = {each.name for each in runs if each.directory.experiment.attack.name == "none"}
+    finite = [point for point in points if math.isfinite(point["loss"])]
+    known = [point["loss"] for point in finite if point["run"] in honest]
+    known = known or [point["loss"] for point in finite[:1]]
+    return CEILING * max(known, default=1.0)
 
 
 def clients_chart(runs: Runs) -> altair.Chart | None:
@@ -170,7 +192,7 @@ def histogram(accuracies: Iterable[float]) -> list[int]:
     return [int(count) for count in np.bincount(np.minimum(bins, BINS - 1), minlength=BINS)]
 
 
-def traffic_chart(runs: Runs) -> altair.Chart | None:
+def traffic_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw what one client sends and receives in each round: really, and for one run as the paper counts."""
     points = []
     for each in runs:
@@ -190,7 +212,7 @@ def traffic_chart(runs: Runs) -> altair.Chart | None:
     return _line_chart(runs, points, "MiB", title, kinds=kinds)
 
 
-def edges_chart(runs: Runs) -> altair.Chart | None:
+def edges_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw which share of the edges has changed sides: by layer for one run, in all for several."""
     points = []
     for name, record in _votes(runs):
@@ -214,7 +236,7 @@ def edges_chart(runs: Runs) -> altair.Chart | None:
     return _line_chart(runs, points, "changed", title, percent=True)
 
 
-def agreement_chart(runs: Runs) -> altair.Chart | None:
+def agreement_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw how far the ballots agree with the vote: by layer for one run, the mean for several."""
     points = []
     for name, record in _votes(runs):
@@ -228,7 +250,7 @@ def agreement_chart(runs: Runs) -> altair.Chart | None:
     return _line_chart(runs, points, "correlation", title)
 
 
-def malicious_chart(runs: Runs) -> altair.Chart | None:
+def malicious_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw which share of a round's clients was malicious, where there was an attack."""
     points = [
         {
@@ -245,7 +267,7 @@ def malicious_chart(runs: Runs) -> altair.Chart | None:
     return _line_chart(runs, points, "malicious", title, percent=True)
 
 
-def refused_chart(runs: Runs) -> altair.Chart | None:
+def refused_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw how many clients' messages did not count, where there were any."""
     points = [
         {"run": name, "kind": name, "round": record["round"], "refused": len(record.get("refused") or {})}
@@ -304,6 +326,11 @@ def _whole(points: list[Point], key: str) -> Any:
     return alt.Axis(values=list(range(low, high + 1))) if high - low < BINS else alt.Axis(tickMinStep=1)
 
 
+def _scale(value: str) -> Any:
+    alt = load_altair()
+    return alt.Scale(type="log") if value == "loss" else alt.Scale(zero=value != "correlation")
+
+
 def _line_chart(
     runs: Runs,
     points: list[Point],
@@ -312,8 +339,12 @@ def _line_chart(
     *,
     kinds: Sequence[str] = (),
     percent: bool = False,
-) -> altair.Chart | None:
-    """Draw lines over rounds, a colour for each kind; of several runs one for each, and kinds are dashed."""
+    beyond: Sequence[Point] = (),
+) -> altair.LayerChart | None:
+    """Draw lines over rounds, a colour for each kind; of several runs one for each, and kinds are dashed.
+
+    Triangles mark what lies `beyond` the chart.
+    """
     if not points:
         return None
     alt = load_altair()
@@ -331,16 +362,24 @@ def _line_chart(
     axis = alt.Axis(format="%") if percent else alt.Axis()
     if value == "refused":
         axis = _whole(points, value)
-    chart: altair.Chart = (
-        _over_rounds(points, field, names)
-        .mark_line(point=alt.OverlayMarkDef(size=12))
-        .encode(
-            y=alt.Y(f"{value}:Q", axis=axis, scale=alt.Scale(zero=value not in ("correlation", "loss"))),
-            strokeDash=dashes,
-            opacity=opacity(shown),
-            tooltip=[f"{field}:N", "round:Q", alt.Tooltip(f"{value}:Q", format=".2%" if percent else ".4g")],
-        )
-        .add_params(shown)
-        .properties(title=title)
+    base = _over_rounds(points, field, names)
+    lines = base.mark_line(point=alt.OverlayMarkDef(size=12)).encode(
+        y=alt.Y(f"{value}:Q", axis=axis, scale=_scale(value)),
+        strokeDash=dashes,
+        opacity=opacity(shown),
+        tooltip=[f"{field}:N", "round:Q", alt.Tooltip(f"{value}:Q", format=".2%" if percent else ".4g")],
     )
+    triangles = (
+        alt.Chart(alt.Data(values=list(beyond)))
+        .mark_point(shape="triangle-up", filled=True, size=60)
+        .encode(
+            x="round:Q",
+            y=f"{value}:Q",
+            color=f"{field}:N",
+            opacity=opacity(shown),
+            tooltip=[f"{field}:N", "round:Q", alt.Tooltip("value:N", title=value)],
+        )
+    )
+    layers = [lines, triangles] if beyond else [lines]
+    chart: altair.LayerChart = alt.layer(*layers).add_params(shown).properties(title=title)
     return chart

@@ -13,10 +13,12 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
+from torch import nn
 
 from fedrank import __version__
 from fedrank.nn import NETWORKS, supernetwork
 from fedrank.paper.bound import failure_bound, failure_probability, whole_share
+from fedrank.paper.published import ARCHITECTURES
 from fedrank.paper.recipes import FEMNIST_CLIENTS, Recipe, Shows
 from fedrank.paper.traffic import TrafficRow, traffic_table
 
@@ -41,6 +43,8 @@ class Grid:
     notes: Sequence[str] = field(default=())
     keys: int = 1
     """So many columns say what a row is about."""
+    together: int = 1
+    """So many of the others belong together, and stay beside each other however narrow a terminal is."""
 
     def markdown(self) -> str:
         """Return the table as Markdown."""
@@ -62,21 +66,16 @@ class Grid:
         yield from (Text(note, style="dim") for note in self.notes)
 
     def _units(self) -> list[list[int]]:
-        """Return the columns that are not keys; the paper's numbers stay beside ours."""
-        units: list[list[int]] = []
-        for number in range(self.keys, len(self.headings)):
-            if units and self.headings[number] == PAPER:
-                units[-1].append(number)
-            else:
-                units.append([number])
-        return units
+        """Return the columns that are not keys, those that belong together in one list."""
+        every = range(self.keys, len(self.headings))
+        return [list(every[begin : begin + self.together]) for begin in range(0, len(every), self.together)]
 
     def _table(self, columns: Iterable[int]) -> Table:
         """Return the keys and some columns, the paper's numbers in another colour."""
         table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
         shown = [*range(self.keys), *columns]
         for number in shown:
-            style = "cyan" if self.headings[number] == PAPER else None
+            style = "cyan" if self.headings[number].startswith(PAPER) else None
             table.add_column(self.headings[number], style=style, overflow="fold")
         for row in self.rows:
             table.add_row(*(row[number] for number in shown))
@@ -95,10 +94,8 @@ def results_grid(recipe: Recipe, rows: Sequence[Row], notes: Sequence[str] = ())
     keys = [*recipe.rows, *(["metric"] if recipe.shows is Shows.SPREAD else [])]
     headings = list(keys)
     for column in columns:
-        headings += [
-            *_columns(recipe, column),
-            *([PAPER] * len(_columns(recipe, column)) if published else []),
-        ]
+        for name in _columns(recipe, column):
+            headings += [name, *([_theirs_heading(recipe, name)] if published else [])]
     lines = []
     for place in _in_order(tuple(row["place"][key] for key in recipe.rows) for row in rows):
         found = {
@@ -110,10 +107,11 @@ def results_grid(recipe: Recipe, rows: Sequence[Row], notes: Sequence[str] = ())
             line = [*place, *([metric] if metric else [])]
             for column in columns:
                 row = found.get(column)
-                width = len(_columns(recipe, column))
-                line += _ours(recipe, row, metric) if row else [""] * width
-                if published:
-                    line += _theirs(recipe, row, metric) if row else [""] * width
+                blank = [""] * len(_columns(recipe, column))
+                ours = _ours(recipe, row, metric) if row else blank
+                theirs = _theirs(recipe, row, metric) if row and published else blank
+                for pair in zip(ours, theirs, strict=True):
+                    line += pair if published else pair[:1]
             lines.append(line)
     problems = _in_order(f"Unusable: {row['problem']}" for row in rows if row.get("problem"))
     return Grid(
@@ -122,12 +120,18 @@ def results_grid(recipe: Recipe, rows: Sequence[Row], notes: Sequence[str] = ())
         lines,
         [_legend(recipe, rows), *notes, *problems],
         keys=len(keys),
+        together=len(_columns(recipe, "")) * (2 if published else 1),
     )
 
 
 def _columns(recipe: Recipe, column: str) -> list[str]:
     traffic = ["upload", "download"] if recipe.shows in (Shows.TRAFFIC, Shows.SENT) else []
     return [column or "accuracy", *traffic]
+
+
+def _theirs_heading(recipe: Recipe, name: str) -> str:
+    """Return the heading of the paper's numbers, which says of what where a run has several."""
+    return PAPER if len(_columns(recipe, "")) == 1 else f"{PAPER} {name}"
 
 
 def _ours(recipe: Recipe, row: Row, metric: str) -> list[str]:
@@ -160,6 +164,12 @@ def _accuracy(recipe: Recipe, row: Row, metric: str) -> str:
 def accuracy_of(row: Row) -> float:
     """Return a finished run's accuracy on all test data, averaged over its last measurements."""
     return statistics.fmean(row["curve"]["accuracy"][-SMOOTHED:])
+
+
+def smoothing(rows: Sequence[Row]) -> str:
+    """Say over how many measurements accuracies are averaged, if over more than one."""
+    most = max((len(row["curve"]["accuracy"][-SMOOTHED:]) for row in rows), default=SMOOTHED)
+    return f", the mean of the last {most} measurements" if most > 1 else ""
 
 
 def _theirs(recipe: Recipe, row: Row, metric: str) -> list[str]:
@@ -196,7 +206,8 @@ def _kibibytes(row: Row) -> list[str]:
 
 def _legend(recipe: Recipe, rows: Sequence[Row]) -> str:
     finished = [row for row in rows if row["finished"]]
-    text = f"Numbers: {recipe.shows.value}. {recipe.note}".strip()
+    averaged = smoothing(finished) if recipe.shows is Shows.SMOOTHED else ""
+    text = f"Numbers: {recipe.shows.value}{averaged}. {recipe.note}".strip()
     if others := sorted({row["made_with"]["fedrank"] for row in finished} - {__version__}):
         text += f" *: made by fedrank {', '.join(others)}, this is {__version__}."
     writers = {
@@ -254,7 +265,7 @@ def bound_grid(recipe: Recipe, clients: int = 25) -> Grid:
         f"{clients} clients a round; a benign one favours a good edge with probability p. Below p stands the "
         "paper's bound, which says nothing where it is 1, and beside it the exact probability."
     )
-    return Grid(f"{recipe.source}: {recipe.title}", headings, rows, [note])
+    return Grid(f"{recipe.source}: {recipe.title}", headings, rows, [note], together=2)
 
 
 def communication_grid(recipe: Recipe) -> Grid:
@@ -271,18 +282,53 @@ def communication_grid(recipe: Recipe) -> Grid:
         ]
         for number, row in enumerate(tables["lenet"])
     ]
-    note = "MiB that one client sends / receives in one round."
-    return Grid(f"{recipe.source}: {recipe.title}", ["method", *names], rows, [note])
+    notes = [
+        "MiB that one client sends / receives in one round.",
+        "The lower bound is that of a ranking by itself. Coded ballots can be shorter: their code knows the "
+        "broadcast, which a client's ranking resembles. What they cost depends on the data; here it is the "
+        "bits per edge that were measured on MNIST.",
+    ]
+    return Grid(f"{recipe.source}: {recipe.title}", ["method", *names], rows, notes)
 
 
 def networks_grid(recipe: Recipe) -> Grid:
     """Return the layers of the paper's networks."""
     rows = []
-    for name in ("lenet", "conv8", "lenet-62"):
-        layout = supernetwork(NETWORKS[name](), seed=0).layout
-        rows += [[name, layer.name, f"{layer.size:,}"] for layer in layout]
-        rows.append([name, "all", f"{layout.size:,}"])
-    return Grid(f"{recipe.source}: {recipe.title}", ["network", "layer", "parameters"], rows, keys=2)
+    for name, published in ARCHITECTURES.items():
+        ours = layers_of(NETWORKS[name]())
+        rows += [
+            [name, layer, _size(size), _size(theirs)]
+            for (layer, size), (_, theirs) in zip(ours, published, strict=True)
+        ]
+        sums = [sum(size for _, size in layers if size) for layers in (ours, published)]
+        rows.append([name, "all", *map(_size, sums)])
+    headings = ["network", "layer", "parameters", PAPER]
+    note = "Here pooling comes before ReLU, which gives the same numbers. The paper prints no sums."
+    return Grid(f"{recipe.source}: {recipe.title}", headings, rows, [note], keys=2, together=2)
+
+
+def layers_of(network: nn.Module) -> list[tuple[str, int | None]]:
+    """Return a network's layers in the paper's words, with the number of their parameters.
+
+    The paper names an activation with the layer before it, and pooling after both.
+    """
+    found: list[tuple[str, int | None]] = []
+    for module in network.modules():
+        match module:
+            case nn.Conv2d():
+                found.append((f"Convolution({module.out_channels})", module.weight.numel()))
+            case nn.Linear():
+                found.append((f"FC({module.out_features})", module.weight.numel()))
+            case nn.MaxPool2d():
+                found.append((f"MaxPool({module.kernel_size}x{module.kernel_size})", None))
+            case nn.ReLU():
+                last = max(number for number, (_, size) in enumerate(found) if size)
+                found[last] = (f"{found[last][0]} + ReLU", found[last][1])
+    return found
+
+
+def _size(parameters: int | None) -> str:
+    return "-" if parameters is None else f"{parameters:,}"
 
 
 COMPUTED = {"bound": bound_grid, "communication": communication_grid, "networks": networks_grid}

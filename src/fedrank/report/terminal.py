@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self
@@ -19,6 +20,7 @@ from rich.table import Table
 
 from fedrank.experiment.rounds import Round
 from fedrank.experiment.runner import Result
+from fedrank.report.words import loss_text, plural
 
 if TYPE_CHECKING:
     from fedrank.bench import Row
@@ -117,7 +119,7 @@ def summary_table(name: str, result: Result) -> Table:
     measured, sent, paper = result.evaluation, result.sent, result.paper_traffic
     clients = measured.clients
     table = Table(
-        title=f"{name} after {result.rounds} rounds",
+        title=f"{name} after {plural(result.rounds, 'round')}",
         title_justify="left",
         show_header=False,
         box=None,
@@ -126,7 +128,7 @@ def summary_table(name: str, result: Result) -> Table:
     table.add_row(
         "accuracy on all test data",
         f"[bold]{measured.test_accuracy:.1%}[/]  ({measured.test_samples:,} samples, "
-        f"loss {measured.test_loss:.3f})",
+        f"{'loss ' if math.isfinite(measured.test_loss) else ''}{loss_text(measured.test_loss)})",
     )
     table.add_row(
         f"accuracy of {clients.clients:,} clients",
@@ -147,8 +149,9 @@ def summary_table(name: str, result: Result) -> Table:
 def demo_table(results: dict[str, Result]) -> Table:
     """Return the four runs of the demo as a table: methods down, peace and war across."""
     some = next(iter(results.values()))
+    rounds = plural(some.rounds, "round")
     table = Table(
-        title=f"Handwritten digits, 100 clients, after {some.rounds} rounds: accuracy on all test data",
+        title=f"Handwritten digits, 100 clients, after {rounds}: accuracy on all test data",
         title_justify="left",
         box=None,
         padding=(0, 2),

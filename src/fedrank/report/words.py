@@ -1,0 +1,25 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+
+
+def plural(count: int | str, noun: str) -> str:
+    """Return a number of things.
+
+    >>> plural(1, "round"), plural(30, "round"), plural("10, 30", "round")
+    ('1 round', '30 rounds', '10, 30 rounds')
+    """
+    return f"{count} {noun}" if str(count) == "1" else f"{count} {noun}s"
+
+
+def loss_text(loss: float) -> str:
+    """Return a loss as text; one that is no number belongs to a model that has diverged.
+
+    >>> loss_text(0.1234), loss_text(float("nan")), loss_text(3e38)
+    ('0.123', 'diverged', '3.00e+38')
+    """
+    if not math.isfinite(loss):
+        return "diverged"
+    return f"{loss:.3f}" if loss < 1e6 else f"{loss:.2e}"
