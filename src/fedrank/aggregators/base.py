@@ -158,7 +158,8 @@ class Chain:
         # A plain mean reads every number once, so rows that are left whole are read fastest.
         width = SLICE if self.sliceable and self.name != "mean" else max(1, size)
         parts = [step(updates[:, begin : begin + width]) for begin in range(0, size, width)]
-        return np.concatenate(parts).astype(updates.dtype)
+        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return whole.astype(updates.dtype, copy=False)
 
     def step(self, n: int, products: Matrix | None, malicious: int, rng: np.random.Generator) -> Step:
         """Return what aggregates any slice of n updates; a chain that compares needs their inner products."""

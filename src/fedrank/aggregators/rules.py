@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +17,7 @@ from fedrank.aggregators.base import (
     need,
     weighing,
 )
-from fedrank.aggregators.kernels import column_sums
+from fedrank.aggregators.kernels import column_means, row_means
 
 LONGEST = 2.0
 """How many median lengths an update may have in a screened mean."""
@@ -39,9 +37,9 @@ def krum_minority(clients: int) -> int:
 @aggregator("mean", "McMahan et al., 2017", by_coordinate=True)
 def mean(updates: Updates, _malicious: int) -> Vector:
     """The mean. One malicious update moves it anywhere."""
-    if updates.flags.c_contiguous:
-        return column_sums(updates) / len(updates)
-    return np.asarray(np.mean(updates, axis=0, dtype=np.float64))
+    means = np.empty(updates.shape[1], updates.dtype)
+    column_means(np.ascontiguousarray(updates), means)
+    return means
 
 
 @aggregator("trimmed-mean", "Yin et al., 2018", minority, by_coordinate=True)
@@ -51,7 +49,7 @@ def trimmed_mean(updates: Updates, malicious: int) -> Vector:
     need(n > 2 * malicious, "trimmed-mean", "n > 2 m", n, malicious)
     if malicious == 0:
         return mean(updates, 0)
-    return _of_sorted(updates, lambda ordered: ordered[:, malicious : n - malicious])
+    return _mean_of_sorted(updates, malicious, n - malicious)
 
 
 @aggregator("median", "Yin et al., 2018", minority, by_coordinate=True)
@@ -59,14 +57,14 @@ def median(updates: Updates, malicious: int) -> Vector:
     """The median of each coordinate."""
     n = len(updates)
     need(n > 2 * malicious, "median", "n > 2 m", n, malicious)
-    return _of_sorted(updates, lambda ordered: ordered[:, (n - 1) // 2 : n // 2 + 1])
+    return _mean_of_sorted(updates, (n - 1) // 2, n // 2 + 1)
 
 
-def _of_sorted(updates: Updates, kept: Callable[[Updates], Updates]) -> Vector:
-    """Return the mean of what is kept of each coordinate's sorted values."""
-    ordered = np.array(updates.T, order="C")
+def _mean_of_sorted(updates: Updates, first: int, last: int) -> Vector:
+    """Return the mean of some of each coordinate's sorted values, those from `first` up to before `last`."""
+    ordered = np.array(updates.T, order="C")  # a copy, whatever the order was
     ordered.sort(axis=1)
-    return np.asarray(kept(ordered).mean(axis=1, dtype=np.float64))
+    return row_means(ordered, first, last)
 
 
 @weighing("krum", "Blanchard et al., 2017", krum_minority)
