@@ -22,10 +22,11 @@ import torch
 
 from fedrank.bench.measure import processor
 from fedrank.engine import local_engine
+from fedrank.experiment.build import build
 from fedrank.experiment.config import load_preset
-from fedrank.experiment.rounds import play
-from fedrank.experiment.runner import prepare
+from fedrank.experiment.rounds import run_rounds
 from fedrank.export import compact_bytes
+from fedrank.nn import Workspace
 from fedrank.randomness import Purpose, keyed_generator
 
 SHORT = ("rounds=3", "evaluate_every=3", "local.epochs=2", "data.clients=40", "clients_per_round=11")
@@ -79,23 +80,22 @@ def digest(content: bytes) -> str:
 def digests_of(preset: str, settings: tuple[str, ...]) -> dict[str, str]:
     """Play a run and return the digests of what it leaves behind."""
     experiment = load_preset(preset, (*SHORT, *settings))
-    run = prepare(experiment, Path(tempfile.gettempdir()))
+    run = build(experiment, Path(tempfile.gettempdir()))
     method, state = run.method, run.method.init()
     with local_engine(method, run.federation, workers=1) as engine:
-        for state, last in play(
-            method, run.federation, engine, state, run.schedule, run.adversary, run.expectation
-        ):
+        for state, last in run_rounds(run, engine, state):
             pass
     client = int(run.federation.voters[0])
     broadcast = method.broadcast(state)
-    rng = keyed_generator(method.seed, Purpose.LOCAL_TRAINING, state.round, client)
-    learned = method.learn(broadcast, run.federation.train_samples(client), rng, torch.device("cpu"))
+    rng = keyed_generator(method.network.seed, Purpose.LOCAL_TRAINING, state.round, client)
+    received, samples = method.receive(broadcast), run.federation.train_samples(client)
+    learned = method.client_update(received, samples, rng, Workspace(method.network))
     found = {
         "state": digest(
             b"".join(np.ascontiguousarray(each).tobytes() for each in method.pack(state).values())
         ),
         "broadcast": digest(broadcast),
-        "message": digest(method.write(broadcast, learned.update, client)),
+        "message": digest(method.encode(received, learned.update, client)),
         "loss": repr(last.evaluation.test_loss if last.evaluation else None),
     }
     if preset == "digits":

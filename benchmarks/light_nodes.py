@@ -29,7 +29,7 @@ from flwr.supernode.fleet_http_connection import http_request_response
 
 from fedrank.experiment.config import load_file
 from fedrank.experiment.runner import prepare
-from fedrank.flower.roll import claim
+from fedrank.flower.directory import claim
 from fedrank.flower.wire import answer, read_question
 from fedrank.methods import FRL
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from fedrank.data import Dirichlet, Federation, deal, load
+from fedrank.data import Dirichlet, Federation, load, partition
 
 settings.register_profile("fedrank", deadline=None)  # the first example may wait for a compiler
 settings.load_profile("fedrank")
@@ -25,4 +25,4 @@ def real_data() -> Path:
 def digits() -> Federation:
     """The embedded digits among 30 clients."""
     loaded = load("digits", Path("unused"))
-    return deal(loaded.dataset, loaded.train_count, by=Dirichlet(1.0), clients=30, seed=3)
+    return partition(loaded.dataset, loaded.train_count, by=Dirichlet(1.0), clients=30, seed=3)

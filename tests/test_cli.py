@@ -179,7 +179,7 @@ def test_too_few_clients_for_a_vote_are_refused_before_anything_is_made(tmp_path
     few = ("--set", "clients_per_round=2", "--set", "method.vote=krum")
     reply = fedrank("run", "--preset", "digits", *few, "--out", tmp_path / "run")
     assert reply.returncode == 2
-    assert "2 clients a round are too few for this aggregator" in reply.stderr
+    assert "2 clients per round are too few for 'krum'" in reply.stderr
     assert not (tmp_path / "run").exists()
 
 
@@ -267,7 +267,7 @@ def test_a_real_write_error_stops_the_run_and_keeps_the_checkpoint(finished: Pat
         ),
         (
             ["run", "--preset", "digits", "--set", "data.partition=iid", "--set", "data.clients=900"],
-            "no client has samples",
+            "no client has test samples",
         ),
         (["run", "--preset", "digits", "--device", "abacus"], "--device abacus cannot be used here"),
         (["run", "--preset", "mnist", "--data-dir", "nowhere"], "fedrank data get mnist"),
@@ -275,7 +275,7 @@ def test_a_real_write_error_stops_the_run_and_keeps_the_checkpoint(finished: Pat
         (["run", "--preset", "digits", "--workers", "0"], "0 is not in the range"),
         (["resume", "nowhere"], "nowhere: this is not a run directory"),
         (["evaluate", "."], ".: this is not a run directory"),
-        (["show", "imagenet"], "there is no preset 'imagenet'"),
+        (["show", "imagenet"], "unknown preset 'imagenet'"),
         (["data", "show", "imagenet"], "there is no data set 'imagenet'"),
         (["data", "get", "imagenet"], "there is no data set 'imagenet'"),
         (["data", "show", "digits", "--clients", "0"], "data.clients = 0"),
@@ -400,11 +400,11 @@ def test_what_there_is_is_listed(command: str, shown: str) -> None:
     ("settings", "complaint"),
     [
         (["attack.name=reverse"], "an attack needs both"),
-        (["attack.name=revers", "attack.share=0.2"], "there is no attack 'revers'"),
-        (["attack.name=scaled", "attack.share=0.2"], "is one on weights, but frl sends rankings"),
-        (["method.aggregator=median"], "frl has a vote of its own"),
-        (["method.name=fedavg", "method.aggregator=medians"], "is no aggregation rule"),
-        (["wire.ballots=some"], "is no kind of ballot"),
+        (["attack.name=revers", "attack.share=0.2"], "unknown attack 'revers'"),
+        (["attack.name=scaled", "attack.share=0.2"], "targets weights, but frl sends rankings"),
+        (["method.aggregator=median"], "frl takes no aggregator"),
+        (["method.name=fedavg", "method.aggregator=medians"], "unknown aggregator 'medians'"),
+        (["wire.ballots=some"], "unknown ballot format 'some'"),
         (["wire.broadcasts=top=50%"], "clients need the whole ranking"),
     ],
 )

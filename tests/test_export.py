@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from fedrank.cli import app
 from fedrank.data import find_source
 from fedrank.errors import ConfigError, DataError, RunError
-from fedrank.experiment.build import build_method
+from fedrank.experiment.build import build, build_method
 from fedrank.experiment.config import load_preset
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.experiment.runner import Observers, last_state, prepare, run
+from fedrank.experiment.runner import Observers, last_state, run
 from fedrank.export import (
     CHECKSUM,
     HEADER,
@@ -36,7 +36,7 @@ SMALL = ("rounds=2", "data.clients=6", "clients_per_round=4", "local.epochs=1", 
 def made(path, preset="digits", *settings):
     experiment = load_preset(preset, (*SMALL, *settings))
     directory = RunDirectory.create(path, experiment, {"data_dir": "", "device": "cpu"})
-    prepared = prepare(experiment, path)
+    prepared = build(experiment, path)
     run(directory, prepared, workers=1, device="cpu", observer=Observers(()))
     return directory, prepared
 
@@ -69,7 +69,7 @@ def test_the_compact_form_is_one_bit_an_edge_and_the_same_model(trained, tmp_pat
     directory, method, state, images, logits = trained
     path = tmp_path / "model.frlm"
     export(directory, method, state, "fedrank", path)
-    assert path.stat().st_size < method.layout.size / 8 + 250
+    assert path.stat().st_size < method.network.layout.size / 8 + 250
     assert np.array_equal(open_model(path).predict(images), logits)
 
 

@@ -25,8 +25,11 @@ def test_a_run_knows_its_history_and_its_model(digits: Federation) -> None:
     ("model", "complaint"),
     [
         (nn.Sequential(nn.Flatten(), nn.Linear(65, 10, bias=False)), "does not fit samples of shape"),
-        (nn.Sequential(nn.Flatten(), nn.Linear(64, 9, bias=False)), "where 10 classes are to be told apart"),
-        (nn.Linear(8, 10, bias=False), "gives an output of shape"),
+        (
+            nn.Sequential(nn.Flatten(), nn.Linear(64, 9, bias=False)),
+            "outputs 9 values per sample",
+        ),
+        (nn.Linear(8, 10, bias=False), "outputs shape"),
     ],
 )
 def test_a_model_that_does_not_fit_the_data_is_refused_first(

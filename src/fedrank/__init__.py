@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedrank.data import samples as samples
     from fedrank.data import split as split
     from fedrank.errors import FedrankError as FedrankError
-    from fedrank.experiment.rounds import Adversary as Adversary
+    from fedrank.experiment.adversary import Adversary as Adversary
     from fedrank.experiment.rounds import Round as Round
     from fedrank.methods import FRL as FRL
     from fedrank.methods import FedAvg as FedAvg
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Adversary": "fedrank.experiment.rounds",
+    "Adversary": "fedrank.experiment.adversary",
     "FedAvg": "fedrank.methods",
     "SignSGD": "fedrank.methods",
     "TopK": "fedrank.methods",

@@ -1,4 +1,4 @@
-"""What can go wrong, in words for the person who has to mend it."""
+"""What can go wrong, in words for the person who has to fix it."""
 
 
 class FedrankError(Exception):
@@ -19,6 +19,10 @@ class ModelError(FedrankError):
 
 class BallotError(FedrankError):
     """A ballot is not legal and does not count."""
+
+
+class TooFewUpdatesError(FedrankError):
+    """Too few clients of a round have sent anything usable."""
 
 
 class TrainingError(FedrankError):

@@ -48,7 +48,7 @@ class Portable:
     source: Source
 
 
-class Whole(nn.Module):
+class WithPreprocessing(nn.Module):
     """A network together with the preprocessing of its images."""
 
     def __init__(self, network: nn.Module, preprocess: Preprocess) -> None:
@@ -75,7 +75,7 @@ def export(run: RunDirectory, method: Any, state: Any, to: str, path: Path) -> N
             torch.save(model.state_dict(), file)
             write_output(path, file.getbuffer())
         case "onnx":
-            write_output(path, onnx_bytes(Whole(model, source.preprocess), source))
+            write_output(path, onnx_bytes(WithPreprocessing(model, source.preprocess), source))
         case "fedrank":
             if not isinstance(method, FRL):
                 raise ConfigError(

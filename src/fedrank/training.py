@@ -11,9 +11,10 @@ from torch import nn
 from fedrank.data import Federation
 from fedrank.engine import default_workers, local_engine
 from fedrank.errors import ModelError
+from fedrank.experiment.adversary import Adversary
 from fedrank.experiment.interrupt import Interrupt
 from fedrank.experiment.metrics import Evaluation
-from fedrank.experiment.rounds import Adversary, Expectation, Round, Schedule, check_fit, measure, play
+from fedrank.experiment.rounds import Round, RunSetup, Schedule, check_fit, run_rounds
 from fedrank.methods import Method
 from fedrank.report.terminal import RunProgress, stderr_console
 
@@ -41,7 +42,6 @@ def train(
     per_round: int,
     evaluate_every: int = 1,
     adversary: Adversary | None = None,
-    expectation: Expectation | None = None,
     workers: int | None = None,
     device: str = "cpu",
     progress: bool = True,
@@ -57,7 +57,6 @@ def train(
     per_round : how many clients are drawn for each round.
     evaluate_every : the model is measured every so many rounds, and after the last one.
     adversary : malicious clients and what they send, to rehearse an attack.
-    expectation : how many malicious clients a robust rule expects; by default it is told the true number.
     workers : worker processes of one thread each; as many as there are cores by default.
     device : where workers compute, `cpu` or `cuda`.
     progress : show a progress bar on the standard error stream.
@@ -70,25 +69,23 @@ def train(
     console.quiet = not progress
     history: list[Round] = []
     state = method.init()
-    if adversary and adversary.attack.poison:
-        clients = adversary.attack.poison(clients, adversary.clients)
     try:
         check_fit(method.model(state), clients)
     except ModelError as error:
         raise ModelError(f"the model {error}") from error
+    setup = RunSetup.of(method, clients, Schedule(rounds, per_round, evaluate_every), adversary)
     workers = default_workers() if workers is None else workers
     with (
         RunProgress(console) as bar,
-        local_engine(method, clients, workers=workers, device=device) as engine,
+        local_engine(method, setup.federation, workers=workers, device=device) as engine,
         Interrupt(bar.stopping) as interrupt,
     ):
         bar.begin(0, rounds)
-        schedule = Schedule(rounds, per_round, evaluate_every)
-        for state, played in play(method, clients, engine, state, schedule, adversary, expectation):
-            history.append(played)
-            bar.round_done(played)
-            on_round(played)
+        for state, done in run_rounds(setup, engine, state):
+            history.append(done)
+            bar.round_done(done)
+            on_round(done)
             if interrupt.requested:
                 break
-        measured = history[-1].evaluation or measure(clients, engine, state)
+        measured = history[-1].evaluation or setup.measure(engine, state)
     return Run(method, state, measured, tuple(history))

@@ -7,16 +7,21 @@ import numpy as np
 import pytest
 from torch import nn
 
+from fedrank.aggregators import Aggregator
 from fedrank.attacks import ATTACKS, Attack, Knowledge, Target, View, attack, attack_named
 from fedrank.attacks.rankings import FACTORS, _mirrored, reverse
+from fedrank.ballots import BallotCodec, BallotFormat, Tally
 from fedrank.data import Dirichlet, Federation, split
 from fedrank.engine import local_engine
 from fedrank.errors import ConfigError
-from fedrank.experiment.rounds import Adversary, Expectation, Round, Schedule, draw_malicious, play, select
-from fedrank.methods import FRL, FedAvg, Method, SignSGD, TopK
+from fedrank.experiment.adversary import Adversary, draw_malicious
+from fedrank.experiment.rounds import Round, RunSetup, Schedule, run_rounds, select
+from fedrank.methods import FRL, FedAvg, FRLState, Method, SignSGD, TopK, knowing
+from fedrank.methods.spaces import space_of
 from fedrank.nn import LocalTraining, supernetwork
-from fedrank.rank import Form, Kind, Layout, Tally, check_ranking, reputation, top_mask, vote_on
-from tests.rank.strategies import KINDS, near, random_ranking
+from fedrank.rank import Layout, check_ranking, reputation, top_mask, vote_on
+from tests.support.runs import rounds_of
+from tests.support.strategies import FORMATS, near, random_ranking
 
 SHARE = 0.3
 
@@ -31,9 +36,9 @@ def frl(ballots: str = "exact", vote: str = "borda") -> FRL:
     return FRL(supernetwork(small_net(), seed=11), LocalTraining(epochs=3), ballots, vote=vote)
 
 
-def weights(kind: type, **options: object) -> Method:
+def weights(ballot_format: type, **options: object) -> Method:
     network = supernetwork(small_net(), seed=11, weights="kaiming-normal")
-    return kind(network, LocalTraining(epochs=3, learning_rate=0.02), **options)
+    return ballot_format(network, LocalTraining(epochs=3, learning_rate=0.02), **options)
 
 
 TARGETS = {
@@ -56,6 +61,15 @@ def crowd() -> Federation:
     return split(images.reshape(-1, 1, 8, 8) / 16, labels, clients=50, by=Dirichlet(1.0), seed=7)
 
 
+def described(words: str) -> Attack:
+    """An attack by its name and parameters, such as "mirror layers=small"."""
+    name, *given = words.split()
+    values = dict(word.split("=") for word in given)
+    return attack_named(name).having(
+        **{key: True if value == "true" else value for key, value in values.items()}
+    )
+
+
 MEASURED: dict[tuple[str, str, float], float] = {}
 
 
@@ -71,11 +85,14 @@ def _play(crowd: Federation, target: str, name: str, share: float) -> float:
     malicious = draw_malicious(crowd, share, 11)
     adversary = None
     if name != "none":
-        adversary = Adversary(ATTACKS[name], malicious)
-        if adversary.attack.poison:
-            crowd = adversary.attack.poison(crowd, malicious)
+        adversary = Adversary(described(name), malicious)
     with local_engine(method, crowd, workers=1) as engine:
-        rounds = [r for _, r in play(method, crowd, engine, method.init(), Schedule(15, 15, 5), adversary)]
+        rounds = [
+            r
+            for _, r in run_rounds(
+                RunSetup.of(method, crowd, Schedule(15, 15, 5), adversary), engine, method.init()
+            )
+        ]
     measured = [r.evaluation.test_accuracy for r in rounds if r.evaluation]
     return float(np.mean(measured))
 
@@ -94,21 +111,21 @@ def case(target: str, *rest: object) -> object:
         case("topk", "scaled", ("sign-flip", "noise")),
         case("signsgd", "sign-reverse", ("sign-flip", "noise")),
         case("trimmed-mean", "dyn-trimmed-mean", ("sign-flip", "noise")),
-        case("trimmed-mean", "min-sum", ("sign-flip", "noise")),
+        case("trimmed-mean", "min-sum direction=sign", ("sign-flip", "noise")),
         case("multi-krum", "dyn-multi-krum", ("sign-flip", "noise")),
-        case("multi-krum", "min-max", ("sign-flip", "noise")),
-        case("multi-krum", "min-sum", ("sign-flip", "noise")),
+        case("multi-krum", "min-max direction=sign", ("sign-flip", "noise")),
+        case("multi-krum", "min-sum direction=sign", ("sign-flip", "noise")),
         case("frl", "reverse", ("random",)),
         case("frl", "mirror", ("random", "reverse", "sign-flip")),
-        case("frl", "mirror-alone", ("random", "reverse", "sign-flip")),
+        case("frl", "mirror alone=true", ("random", "reverse", "sign-flip")),
         case("frl", "mirror-tuned", ("random", "reverse", "sign-flip")),
-        case("frl", "mirror-omniscient", ("random", "reverse", "sign-flip")),
-        case("frl", "mirror-shallow", ("random",)),
+        case("frl", "mirror-tuned knows=benign", ("random", "reverse", "sign-flip")),
+        case("frl", "mirror layers=small", ("random",)),
         case("frl", "band", ("random",)),
         case("frl", "vem", ("random",)),
         case("frl", "ipm", ("random",)),
-        case("frl", "min-max", ("random",)),
-        case("frl", "min-sum", ("random",)),
+        case("frl", "min-max direction=sign", ("random",)),
+        case("frl", "min-sum direction=sign", ("random",)),
         case("sparse-frl", "reverse", ("random",)),
         case("sparse-frl", "mirror", ("random",)),
         case("frl", "label-flip", ("random",)),
@@ -132,7 +149,7 @@ def test_an_attack_hurts_more_than_the_simple_ones(
         case("topk", "scaled", 0.25),
         case("multi-krum", "dyn-multi-krum", 0.2),
         case("frl", "mirror", 0.3),
-        case("frl", "mirror-omniscient", 0.3),
+        case("frl", "mirror-tuned knows=benign", 0.3),
     ],
 )
 @pytest.mark.slow
@@ -142,7 +159,9 @@ def test_what_must_be_destroyed_is_destroyed(
     assert mean_accuracy(crowd, target, name) < at_most
 
 
-@pytest.mark.parametrize("name", ["mirror", "mirror-omniscient", "band", "vem", "min-max", "label-flip"])
+@pytest.mark.parametrize(
+    "name", ["mirror", "mirror-tuned knows=benign", "band", "vem", "min-max", "label-flip"]
+)
 @pytest.mark.slow
 @pytest.mark.xdist_group("the screened mean")
 def test_the_screened_mean_holds_where_the_papers_vote_does_not(crowd: Federation, name: str) -> None:
@@ -168,7 +187,9 @@ def spied(crowd: Federation, knows: Knowledge) -> tuple[list[View], Round]:
     method = TARGETS["fedavg"]()
     adversary = Adversary(Attack("spy", "", "", Target.WEIGHTS, knows, spy), draw_malicious(crowd, SHARE, 11))
     with local_engine(method, crowd, workers=1) as engine:
-        *_, (_, played) = play(method, crowd, engine, method.init(), Schedule(1, 15, 1), adversary)
+        *_, (_, played) = run_rounds(
+            RunSetup.of(method, crowd, Schedule(1, 15, 1), adversary), engine, method.init()
+        )
     return seen, played
 
 
@@ -196,7 +217,9 @@ def test_clients_that_send_what_they_have_learned_do_no_harm(crowd: Federation) 
             adversary = Adversary(craft, frozenset({int(crowd.voters[0])}), redraw=False)
         with local_engine(method, crowd, workers=1) as engine:
             everybody = Schedule(1, crowd.voters.size, 1)
-            *_, (state, _) = play(method, crowd, engine, method.init(), everybody, adversary)
+            *_, (state, _) = run_rounds(
+                RunSetup.of(method, crowd, everybody, adversary), engine, method.init()
+            )
         ends.append(state.weights.tobytes())
     assert len(set(ends)) == 1
 
@@ -209,32 +232,29 @@ ON_BALLOTS = [
 @pytest.mark.parametrize("name", ON_BALLOTS)
 def test_a_ballot_attack_sends_legal_ballots_of_every_kind(name: str) -> None:
     method = frl()
-    view, attack = mirrored_view(layout=method.layout), ATTACKS[name]
+    view, attack = mirrored_view(layout=method.network.layout), ATTACKS[name]
     if attack.target is Target.EITHER:
-        own, benign = (
-            [method.displacement(view.reference, ranking) for ranking in rankings]
-            for rankings in (view.own, view.benign)
-        )
+        space = space_of(method, method.receive(method.broadcast(FRLState(0, view.reference))))
+        own, benign = ([space.to_vector(each) for each in some] for some in (view.own, view.benign))
         view = replace(view, own=own, benign=benign)
     sent = attack.updates(view)
     if attack.target is Target.EITHER:
-        sent = [method.displaced(view.reference, update) for update in sent]
+        sent = [space.from_vector(update) for update in sent]
     assert len(sent) == view.malicious
-    for kind in KINDS:
+    for ballot_format in FORMATS:
         for way in ("packed", "coded"):
-            form = Form(view.layout, Kind.parse(f"{kind} {way}"), view.reference)
-            tally = Tally(form)
+            codec = BallotCodec(view.layout, BallotFormat.parse(f"{ballot_format} {way}"), view.reference)
+            tally = Tally(codec)
             for client, ranking in enumerate(sent):
                 check_ranking(ranking, view.layout)
-                tally.add(client, form.fill_in(ranking, client))
+                tally.add(client, codec.encode(ranking, client))
 
 
-@pytest.mark.parametrize("name", ["mirror-omniscient", "min-max"])
+@pytest.mark.parametrize("name", ["mirror-tuned knows=benign", "min-max"])
 def test_an_attack_is_played_with_the_knowledge_that_it_declares(crowd: Federation, name: str) -> None:
     method = frl("levels=16 dithered coded")
-    adversary = Adversary(ATTACKS[name], draw_malicious(crowd, SHARE, 11))
-    with local_engine(method, crowd, workers=1) as engine:
-        *_, (_, played) = play(method, crowd, engine, method.init(), Schedule(1, 15, 1), adversary)
+    adversary = Adversary(described(name), draw_malicious(crowd, SHARE, 11))
+    *_, (_, played) = rounds_of(method, crowd, Schedule(1, 15, 1), adversary)
     assert played.refused == {}
     assert len(played.malicious) > 1
 
@@ -276,15 +296,15 @@ def test_mirror_is_its_formula() -> None:
 def test_mirror_shallow_is_honest_in_the_largest_layer() -> None:
     view = mirrored_view()
     large, small = view.layout
-    sent, honest = ATTACKS["mirror-shallow"].craft(view), vote_on(view.own, view.layout)
+    sent, honest = described("mirror layers=small").updates(view)[0], vote_on(view.own, view.layout)
     assert sent[large.edges].tolist() == honest[large.edges].tolist()
     assert sent[small.edges].tolist() == ATTACKS["mirror"].craft(view)[small.edges].tolist()
 
 
-@pytest.mark.parametrize("name", ["mirror-tuned", "mirror-omniscient"])
+@pytest.mark.parametrize("name", ["mirror-tuned", "mirror-tuned knows=benign"])
 def test_a_tuned_mirror_sets_the_vote_back_at_least_as_far_as_any_factor(name: str) -> None:
     view = mirrored_view()
-    honest = view.benign if name == "mirror-omniscient" else [view.own[i % 2] for i in range(8)]
+    honest = view.benign if name == "mirror-tuned knows=benign" else [view.own[i % 2] for i in range(8)]
     before = reputation(view.reference, view.layout)
     way = reputation(vote_on(honest, view.layout), view.layout) - before
 
@@ -294,7 +314,7 @@ def test_a_tuned_mirror_sets_the_vote_back_at_least_as_far_as_any_factor(name: s
             come[la.edges] @ way[la.edges] / max(way[la.edges] @ way[la.edges], 1) for la in view.layout
         )
 
-    tuned = progress(ATTACKS[name].craft(view))
+    tuned = progress(described(name).updates(view)[0])
     one_by_one = [progress(_mirrored(view, vote_on(honest, view.layout), factor)) for factor in FACTORS]
     assert tuned == pytest.approx(min(one_by_one))
 
@@ -348,7 +368,9 @@ def test_a_backdoor_works_and_is_reported(crowd: Federation) -> None:
         poisoned = ATTACKS["backdoor"].poison(crowd, malicious)  # type: ignore[misc]
         method = frl()
         with local_engine(method, poisoned, workers=1) as engine:
-            *_, (_, last) = play(method, poisoned, engine, method.init(), Schedule(15, 15, 15))
+            *_, (_, last) = run_rounds(
+                RunSetup.of(method, poisoned, Schedule(15, 15, 15)), engine, method.init()
+            )
         reached.append(last.evaluation.backdoor)
     assert reached[1] > reached[0] + 0.3
 
@@ -383,10 +405,17 @@ def test_too_many_malicious_clients_to_draw_a_round_are_reported(crowd: Federati
         select(crowd.voters, 10, 3, 0, frozenset(range(50)))
 
 
-def test_what_a_rule_expects() -> None:
-    assert Expectation().of(25, 4) == 4
-    assert Expectation(told=False, share=0.2).of(25, 4) == 5
-    assert Expectation(told=False, share=0.21).of(25, 0) == 6
+def test_how_many_malicious_clients_a_rule_assumes() -> None:
+    rule = Aggregator("trimmed-mean")
+    assert rule.assumed(4, 25) == 4
+    assert rule.assumed(0.2, 25) == 5
+    assert rule.assumed(0.21, 25) == 6
+    assert rule.assumed(20, 25) == 12, "no more than it can bear"
+    with pytest.raises(ConfigError, match="which only a simulation knows"):
+        rule.assumed("actual", 25)
+    assert Aggregator("mean").assumed("actual", 25) == 0, "the mean does not use the number"
+    assert knowing(FedAvg(supernetwork(small_net(), seed=1)), 7).assumed_malicious == 7
+    assert knowing(frl(), 7).assumed_malicious == 0.4, "a vote never knows the actual number"
 
 
 def test_a_users_own_attack_is_one_decorated_function(crowd: Federation) -> None:
@@ -400,12 +429,14 @@ def test_a_users_own_attack_is_one_decorated_function(crowd: Federation) -> None
         method = TARGETS["fedavg"]()
         adversary = Adversary(attack_named("zero-test"), frozenset(range(50)), redraw=False)
         with local_engine(method, crowd, workers=1) as engine:
-            *_, (state, _) = play(method, crowd, engine, method.init(), Schedule(1, 5, 1), adversary)
+            *_, (state, _) = run_rounds(
+                RunSetup.of(method, crowd, Schedule(1, 5, 1), adversary), engine, method.init()
+            )
         assert state.weights.tobytes() == method.init().weights.tobytes()
     finally:
         del ATTACKS["zero-test"]
 
 
 def test_an_unknown_attack_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"there is no attack 'revers'; there are: .*reverse"):
+    with pytest.raises(ConfigError, match="unknown attack 'revers'; did you mean 'reverse'"):
         attack_named("revers")

@@ -11,13 +11,14 @@ from fedrank.attacks import ATTACKS, Target
 from fedrank.data import IID, Federation, split
 from fedrank.engine import local_engine
 from fedrank.errors import ConfigError
-from fedrank.experiment.rounds import Adversary, Expectation, Schedule, draw_malicious, play
+from fedrank.experiment.adversary import Adversary, draw_malicious
+from fedrank.experiment.rounds import RunSetup, Schedule, run_rounds
 from fedrank.methods import FRL, FedAvg, Method, SignSGD, TopK
 from fedrank.nn import LocalTraining, supernetwork
 
 LOCAL = LocalTraining(epochs=1, learning_rate=0.05)
 CHAINS = [
-    *(name for name, rule in RULES.items() if not rule.mixes),
+    *(name for name, rule in RULES.items() if not rule.is_preaggregator),
     *(
         "nnm+trimmed-mean",
         "nnm+median",
@@ -39,29 +40,18 @@ def tiny() -> Federation:
 
 
 def two_rounds(
-    method: Method,
-    federation: Federation,
-    attack: str,
-    share: float,
-    *,
-    redraw: bool = True,
-    expectation: Expectation | None = None,
+    method: Method, federation: Federation, attack: str, share: float, *, redraw: bool = True
 ) -> int:
-    """Return how many rounds were played: two, or none if the run was refused before it began."""
-    malicious = draw_malicious(federation, share, 11)
-    adversary = Adversary(ATTACKS[attack], malicious, redraw)
-    if adversary.attack.poison:
-        federation = adversary.attack.poison(federation, malicious)
-    done = 0
-    with local_engine(method, federation, workers=1) as engine:
-        rounds = play(method, federation, engine, method.init(), Schedule(2, 20), adversary, expectation)
-        try:
-            for _, played in rounds:
-                done += 1
-                assert played.evaluation is not None
-        except ConfigError:
-            assert done == 0, "the run died in the middle"
-    return done
+    """Return how many rounds were run: two, or none if the run was refused before it began."""
+    adversary = Adversary(ATTACKS[attack], draw_malicious(federation, share, 11), redraw)
+    try:
+        setup = RunSetup.of(method, federation, Schedule(2, 20), adversary)
+    except ConfigError:
+        return 0
+    with local_engine(method, setup.federation, workers=1) as engine:
+        done = [record for _, record in run_rounds(setup, engine, method.init())]
+    assert all(record.evaluation is not None for record in done)
+    return len(done)
 
 
 def weights(kind: type, **options: object) -> Method:
@@ -105,8 +95,7 @@ def test_every_rule_on_weights_meets_every_attack(tiny: Federation, chain: str, 
     method = weights(FedAvg, aggregator=chain)
     for share, redraw in itertools.product(SHARES, (True, False)):
         assert two_rounds(method, tiny, attack, share, redraw=redraw) == 2
-    untold = Expectation(told=False, share=0.45)
-    assert two_rounds(method, tiny, attack, 0.3, expectation=untold) == 2
+    assert two_rounds(weights(FedAvg, aggregator=chain, assumed_malicious=0.45), tiny, attack, 0.3) == 2
 
 
 @pytest.mark.slow
@@ -124,9 +113,6 @@ def test_other_methods_meet_every_attack(tiny: Federation, kind: type, attack: s
 
 
 def test_too_many_malicious_clients_for_a_redraw_are_refused_before_the_first_round(tiny: Federation) -> None:
-    method = weights(FedAvg)
-    with local_engine(method, tiny, workers=1) as engine:
-        adversary = Adversary(ATTACKS["scaled"], draw_malicious(tiny, 0.8, 1))
-        rounds = play(method, tiny, engine, method.init(), Schedule(2, 20), adversary)
-        with pytest.raises(ConfigError, match=r"32 of 40 clients are malicious.*redraw = false"):
-            next(rounds)
+    adversary = Adversary(ATTACKS["scaled"], draw_malicious(tiny, 0.8, 1))
+    with pytest.raises(ConfigError, match=r"32 of 40 clients are malicious.*redraw = false"):
+        RunSetup.of(weights(FedAvg), tiny, Schedule(2, 20), adversary)

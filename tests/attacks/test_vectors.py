@@ -5,7 +5,7 @@ import statistics
 import numpy as np
 import pytest
 
-from fedrank.aggregators import Chain
+from fedrank.aggregators import Aggregator
 from fedrank.attacks import View, attack_named
 from fedrank.errors import ConfigError
 from fedrank.rank import Layout
@@ -14,10 +14,10 @@ from fedrank.rank import Layout
 def view_of(n: int, m: int, size: int = 300, seed: int = 0, shift: float = 0.5) -> View:
     rng = np.random.default_rng(seed)
     updates = [(rng.normal(size=size) + shift).astype(np.float32) for _ in range(n)]
-    most = Chain("multi-krum").most(n)
+    most = Aggregator("multi-krum").max_malicious(n)
 
     def aggregate(some: list[np.ndarray]) -> np.ndarray:
-        return Chain("multi-krum")(np.stack(some), min(m, most), rng)
+        return Aggregator("multi-krum")(np.stack(some), min(m, most), rng)
 
     layout = Layout.of([("layer", (size,))])
     reference = np.zeros(size, np.float32)
@@ -39,7 +39,7 @@ def test_lie_is_the_published_one(n: int, m: int) -> None:
     view = view_of(n, m)
     benign = np.stack(view.benign)
     expected = benign.mean(axis=0) - oracle_z(n, m) * benign.std(axis=0)
-    np.testing.assert_allclose(send("lie", view), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(send("alie", view), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("n", "m"), [(10, 1), (20, 1), (20, 2), (25, 1)])
@@ -47,12 +47,12 @@ def test_lie_never_helps_the_defender(n: int, m: int) -> None:
     view = view_of(n, m)
     mean = np.stack(view.benign).mean(axis=0)
     assert oracle_z(n, m) < 1e-9
-    assert (send("lie", view) < mean).all()
-    against = send("lie", view, direction="sign") - mean
+    assert (send("alie", view) < mean).all()
+    against = send("alie", view, direction="sign") - mean
     assert (np.sign(against) == -np.sign(mean)).all()
 
 
-@pytest.mark.parametrize("name", ["lie", "min-max", "min-sum"])
+@pytest.mark.parametrize("name", ["alie", "min-max", "min-sum"])
 def test_the_direction_is_the_plain_deviation_or_against_the_signs(name: str) -> None:
     view = view_of(25, 8, shift=0.1)
     benign = np.stack(view.benign)
@@ -87,15 +87,15 @@ def test_dyn_multi_krum_is_selected_by_a_rule_that_is_told_too_much(n: int, m: i
     aggregate = view.aggregate([*view.benign, *[sent] * m])
     honest = np.stack(view.benign).mean(axis=0)
     towards_sent = (aggregate - honest) @ (sent - honest) / ((sent - honest) @ (sent - honest))
-    selected = n - 2 * view.expected - 2
+    selected = n - 2 * view.assumed - 2
     assert towards_sent > 0.9 * min(m, selected) / selected - 0.1
 
 
 def test_a_parameter_that_does_not_exist_is_refused() -> None:
     for name, given, complaint in (
-        ("lie", {"directoin": "sign"}, "there is no parameter 'directoin'; did you mean 'direction'"),
-        ("ipm", {"direction": "sign"}, "there is no parameter 'direction'; it takes none"),
-        ("lie", {"direction": "down"}, "direction = 'down': input should be 'std' or 'sign'"),
+        ("alie", {"directoin": "sign"}, "has no parameter 'directoin'; did you mean 'direction'"),
+        ("ipm", {"direction": "sign"}, "has no parameter 'direction'; it takes none"),
+        ("alie", {"direction": "down"}, "direction = 'down': input should be 'std' or 'sign'"),
     ):
         with pytest.raises(ConfigError, match=complaint):
             attack_named(name).having(**given)

@@ -20,11 +20,11 @@ def test_each_client_keeps_a_fifth_back() -> None:
 
 
 def test_the_same_seed_deals_the_same_hands() -> None:
-    def hands(seed: int) -> list[list[int]]:
+    def shares(seed: int) -> list[list[int]]:
         return [client.train.tolist() for client in federation(seed=seed).clients]
 
-    assert hands(1) == hands(1)
-    assert hands(1) != hands(2)
+    assert shares(1) == shares(1)
+    assert shares(1) != shares(2)
 
 
 def test_without_an_official_test_set_all_clients_test_samples_are_it() -> None:

@@ -19,7 +19,7 @@ from fedrank.errors import ConfigError, ModelError, TrainingError
 from fedrank.experiment.metrics import test_samples as samples_to_test
 from fedrank.methods import FRL
 from fedrank.nn import LeNet, LocalTraining, supernetwork
-from tests.methods.test_frl import small_frl
+from tests.support.methods import small_frl
 
 
 class Stumbling(nn.Module):
@@ -54,7 +54,7 @@ def test_one_and_two_workers_give_the_same_bytes(digits: Federation) -> None:
     tallies, losses, predictions = [], [], []
     for workers in (1, 2, 3):
         with local_engine(frl, digits, workers=workers) as engine:
-            collected = engine.collect(0, frl.broadcast(frl.init()), clients)
+            collected = engine.collect(frl.broadcast(frl.init()), clients)
             tallies.append(collected.messages.total.tobytes())
             losses.append(collected.outcomes)
             predicted = engine.predict(frl.init(), samples_to_test(digits))
@@ -87,7 +87,7 @@ def test_a_client_that_raises_is_named_with_its_round(digits: Federation, worker
             TrainingError, match=r"training client \d+ in round 1 failed: ValueError: too many"
         ) as failure,
     ):
-        engine.collect(0, frl.broadcast(frl.init()), clients)
+        engine.collect(frl.broadcast(frl.init()), clients)
     assert "in forward" in failure.value.__notes__[0]
 
 
@@ -100,7 +100,7 @@ def test_a_worker_that_dies_is_named_with_its_client_and_round(
         local_engine(frl, digits, workers=2) as engine,
         pytest.raises(TrainingError, match=rf"training client \d+ in round 1 failed.*{complaint}"),
     ):
-        engine.collect(0, frl.broadcast(frl.init()), [int(c) for c in digits.voters[:4]])
+        engine.collect(frl.broadcast(frl.init()), [int(c) for c in digits.voters[:4]])
 
 
 def test_a_worker_killed_from_outside_is_reported(digits: Federation) -> None:
@@ -109,7 +109,7 @@ def test_a_worker_killed_from_outside_is_reported(digits: Federation) -> None:
         victim = engine.workers[0].process.pid
         threading.Timer(4.0, os.kill, (victim, signal.SIGKILL)).start()
         with pytest.raises(TrainingError, match="SIGKILL"):
-            engine.collect(0, frl.broadcast(frl.init()), [int(c) for c in digits.voters[:4]])
+            engine.collect(frl.broadcast(frl.init()), [int(c) for c in digits.voters[:4]])
 
 
 def test_workers_that_start_together_all_get_a_large_handout() -> None:
@@ -117,7 +117,7 @@ def test_workers_that_start_together_all_get_a_large_handout() -> None:
     many = split(images, np.arange(60_000) % 10, by=IID(), clients=10_000, seed=1)
     frl = small_frl(local=LocalTraining(epochs=1))
     with local_engine(frl, many, workers=4) as engine:
-        assert engine.collect(0, frl.broadcast(frl.init()), list(range(8))).messages.voters == set(range(8))
+        assert engine.collect(frl.broadcast(frl.init()), list(range(8))).messages.voters == set(range(8))
 
 
 def test_closing_ends_all_workers(digits: Federation) -> None:
@@ -131,7 +131,7 @@ def test_the_callers_thread_count_is_left_alone(digits: Federation) -> None:
     before = torch.get_num_threads()
     frl = small_frl(local=LocalTraining(epochs=1))
     with local_engine(frl, digits, workers=1) as engine:
-        engine.collect(0, frl.broadcast(frl.init()), [int(digits.voters[0])])
+        engine.collect(frl.broadcast(frl.init()), [int(digits.voters[0])])
     assert torch.get_num_threads() == before
 
 
@@ -147,7 +147,7 @@ def test_a_worker_that_cannot_start_is_reported(digits: Federation, monkeypatch:
         local_engine(frl, digits, workers=2) as engine,
         pytest.raises(TrainingError, match="worker process ended with exit code 1"),
     ):
-        engine.collect(0, frl.broadcast(frl.init()), [0])
+        engine.collect(frl.broadcast(frl.init()), [0])
 
 
 def test_a_model_that_cannot_be_sent_is_refused(digits: Federation) -> None:
@@ -164,7 +164,7 @@ def test_modules_in_the_current_directory_do_not_reach_the_workers(
     monkeypatch.chdir(tmp_path)
     frl = small_frl()
     with local_engine(frl, digits, workers=2) as engine:
-        assert engine.collect(0, frl.broadcast(frl.init()), [int(digits.voters[0])]).messages.voters == {
+        assert engine.collect(frl.broadcast(frl.init()), [int(digits.voters[0])]).messages.voters == {
             int(digits.voters[0])
         }
 
@@ -174,7 +174,7 @@ def test_an_illegal_ballot_costs_its_own_vote_and_nothing_else(digits: Federatio
     frl = Cheating(supernetwork(nn.Sequential(nn.Flatten(), nn.Linear(64, 10, bias=False)), seed=1))
     clients = [int(c) for c in digits.voters[:5]]
     with local_engine(frl, digits, workers=workers) as engine:
-        collected = engine.collect(0, frl.broadcast(frl.init()), clients)
+        collected = engine.collect(frl.broadcast(frl.init()), clients)
     cheats = [client for client in clients if digits.clients[client].train.size % 2]
     assert sorted(collected.refused) == sorted(cheats)
     assert all("names an edge twice" in reason for reason in collected.refused.values())
@@ -185,8 +185,8 @@ def test_an_illegal_ballot_costs_its_own_vote_and_nothing_else(digits: Federatio
 class Cheating(FRL):
     """Clients with an odd number of samples name one edge twice."""
 
-    def learn(self, broadcast, samples, rng, device):  # type: ignore[no-untyped-def]
-        learned = super().learn(broadcast, samples, rng, device)
+    def client_update(self, received, samples, rng, workspace):  # type: ignore[no-untyped-def]
+        learned = super().client_update(received, samples, rng, workspace)
         if len(samples) % 2:
             learned.update[5] = learned.update[4]
         return learned

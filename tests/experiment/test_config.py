@@ -137,7 +137,7 @@ def test_all_problems_are_reported_at_once() -> None:
 def test_a_missing_file_hints_at_the_preset_of_that_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no such file.*--preset; did you mean 'mnist'"):
         load_file(tmp_path / "mnist.toml")
-    with pytest.raises(ConfigError, match="no preset 'minst'; did you mean 'mnist'"):
+    with pytest.raises(ConfigError, match="unknown preset 'minst'; did you mean 'mnist'"):
         load_preset("minst")
 
 

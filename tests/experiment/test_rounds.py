@@ -2,17 +2,16 @@ import numpy as np
 import pytest
 
 from fedrank.data import IID, Federation, split
-from fedrank.engine import local_engine
 from fedrank.errors import ConfigError
-from fedrank.experiment.rounds import Schedule, play, select
+from fedrank.experiment.rounds import Schedule, select
 from fedrank.nn import LocalTraining
-from tests.methods.test_frl import small_frl
+from tests.support.methods import small_frl
+from tests.support.runs import rounds_of
 
 
 def test_rounds_are_measured_as_asked_and_at_the_end(digits: Federation) -> None:
     frl = small_frl(local=LocalTraining(epochs=1))
-    with local_engine(frl, digits, workers=1) as engine:
-        played = [record for _, record in play(frl, digits, engine, frl.init(), Schedule(5, 3, 2))]
+    played = [record for _, record in rounds_of(frl, digits, Schedule(5, 3, 2))]
     assert [record.number for record in played] == [1, 2, 3, 4, 5]
     assert [record.evaluation is not None for record in played] == [False, True, False, True, True]
     assert all(len(set(record.clients)) == 3 for record in played)
@@ -20,9 +19,8 @@ def test_rounds_are_measured_as_asked_and_at_the_end(digits: Federation) -> None
 
 def test_going_on_from_a_state_ends_in_the_same_bytes(digits: Federation) -> None:
     frl = small_frl(local=LocalTraining(epochs=1))
-    with local_engine(frl, digits, workers=1) as engine:
-        states = [state for state, _ in play(frl, digits, engine, frl.init(), Schedule(4, 3, 4))]
-        again = [state for state, _ in play(frl, digits, engine, states[1], Schedule(4, 3, 4))]
+    states = [state for state, _ in rounds_of(frl, digits, Schedule(4, 3, 4))]
+    again = [state for state, _ in rounds_of(frl, digits, Schedule(4, 3, 4), state=states[1])]
     assert [state.round for state in again] == [3, 4]
     assert again[-1].ranking.tobytes() == states[-1].ranking.tobytes()
 
@@ -36,17 +34,17 @@ def test_selection_draws_voters_only_and_differs_between_rounds(digits: Federati
 
 def test_a_federation_without_test_samples_is_refused() -> None:
     everyone = split(np.zeros((20, 2)), np.arange(20) % 2, by=IID(), clients=10, seed=1)
-    with pytest.raises(ConfigError, match="no client has samples to be tested on"):
+    with pytest.raises(ConfigError, match="no client has test samples"):
         Schedule(1, 2).check(everyone)
 
 
 @pytest.mark.parametrize(
     ("schedule", "complaint"),
     [
-        (Schedule(1, 0), "0 clients a round"),
-        (Schedule(1, 31), "31 clients a round are asked for, but"),
-        (Schedule(0, 3), "rounds is 0"),
-        (Schedule(1, 3, 0), "evaluate_every 0"),
+        (Schedule(1, 0), "per_round is 0"),
+        (Schedule(1, 31), "per_round is 31, but only"),
+        (Schedule(0, 3), "rounds must be at least 1, got 0"),
+        (Schedule(1, 3, 0), "evaluate_every must be at least 1, got 0"),
     ],
 )
 def test_impossible_schedules_are_refused(digits: Federation, schedule: Schedule, complaint: str) -> None:

@@ -6,8 +6,8 @@ from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from fedrank.flower.client_app import voter
-from fedrank.flower.roll import claim
-from fedrank.flower.wire import BALLOT, sealed
+from fedrank.flower.directory import claim
+from fedrank.flower.wire import BALLOT, as_record
 
 app = ClientApp()
 
@@ -28,7 +28,7 @@ def train(message: Message, context: Context) -> Message:
         raise ValueError("no data today")
     reply = voter(context).vote(message)
     if fault == "garbage":
-        reply.content[BALLOT] = sealed(b"garbage")
+        reply.content[BALLOT] = as_record(b"garbage")
     if fault == "replay":  # the first ballot, in every round
         context.state.array_records.setdefault("first", reply.content[BALLOT])
         reply.content[BALLOT] = ArrayRecord(dict(context.state.array_records["first"]))

@@ -9,9 +9,10 @@ import numpy as np
 import psutil
 import pytest
 
+from fedrank.experiment.build import build
 from fedrank.experiment.config import load_preset
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.experiment.runner import Observers, prepare, run
+from fedrank.experiment.runner import Observers, run
 from fedrank.flower.certificates import Credentials
 from fedrank.flower.deployment import Deployment, free_port, write_app
 from fedrank.flower.nodes import write_own_data
@@ -27,7 +28,7 @@ def settings_for(clients, rounds, **others):
 def local_ranking(settings, folder):
     experiment = load_preset("digits", settings)
     directory = RunDirectory.create(folder, experiment, {"data_dir": "", "device": "cpu"})
-    run(directory, prepare(experiment, folder), workers=1, device="cpu", observer=Observers(()))
+    run(directory, build(experiment, folder), workers=1, device="cpu", observer=Observers(()))
     return ranking_of(folder)
 
 
@@ -77,7 +78,7 @@ def test_a_simulated_run_ends_in_the_same_bytes_as_a_local_one(tmp_path, pytestc
 
 def test_a_deployed_run_with_tls_and_keys_ends_in_the_same_bytes_and_strangers_are_turned_away(tmp_path):
     settings = settings_for(2, 2, **{"method.vote": "borda"})
-    federation = prepare(load_preset("digits", settings), tmp_path).federation
+    federation = build(load_preset("digits", settings), tmp_path).federation
     data = write_own_data(federation, tmp_path / "data")
     keys = Credentials.create(tmp_path / "keys", 3)
     with Deployment(tmp_path, credentials=keys) as deployment:

@@ -8,15 +8,14 @@ from fedrank.cli import app as cli
 from fedrank.engine import local_engine
 from fedrank.engine.task import one_thread
 from fedrank.errors import ConfigError, DataError, RunError
+from fedrank.experiment.build import build
 from fedrank.experiment.config import load_preset
-from fedrank.experiment.rounds import play
-from fedrank.experiment.runner import prepare
+from fedrank.experiment.rounds import run_rounds
 from fedrank.flower import RankVote
 from fedrank.flower.client_app import app
 from fedrank.flower.nodes import read_own_data, voter_of, write_own_data
 from fedrank.flower.settings import Settings
-from fedrank.rank import Tally
-from tests.flower.table_grid import TableGrid, node_of
+from tests.support.table_grid import TableGrid, node_of
 
 SMALL = (
     "rounds=2",
@@ -28,32 +27,22 @@ SMALL = (
 )
 
 
-def run_over_flower(prepared, settings, node_config=lambda number: {}):
+def run_over_flower(setup, settings, node_config=lambda number: {}):
     config = Settings(settings=" ".join(settings)).model_dump(by_alias=True)
-    count = len(prepared.federation.clients)
+    count = len(setup.federation.clients)
     nodes = {
         900 + number: node_of(app, number, 900 + number, config, **node_config(number))
         for number in range(count)
     }
-    settings = {"clients_per_round": 5, "min_nodes": count, "deadline": 60, "wait": 0}
-    settings["without_data"] = prepared.federation.idle
-    strategy = RankVote(prepared.method, **settings, adversary=prepared.adversary)
-    return list(strategy.rounds(TableGrid(nodes), prepared.method.init(), prepared.schedule.rounds))
+    settings = {"clients_per_round": 5, "min_available_nodes": count, "deadline": 60, "startup_timeout": 0}
+    settings["without_data"] = setup.federation.idle
+    strategy = RankVote(setup.method, **settings, adversary=setup.adversary)
+    return list(strategy.rounds(TableGrid(nodes), setup.method.init(), setup.schedule.rounds))
 
 
-def run_here(prepared):
-    with local_engine(prepared.method, prepared.federation, workers=1) as engine:
-        return list(
-            play(
-                prepared.method,
-                prepared.federation,
-                engine,
-                prepared.method.init(),
-                prepared.schedule,
-                prepared.adversary,
-                prepared.expectation,
-            )
-        )
+def run_here(setup):
+    with local_engine(setup.method, setup.federation, workers=1) as engine:
+        return list(run_rounds(setup, engine, setup.method.init()))
 
 
 @pytest.mark.parametrize(
@@ -69,8 +58,8 @@ def run_here(prepared):
 )
 def test_attacks_over_flower_come_to_the_same_as_in_a_local_run(attack, tmp_path):
     settings = SMALL if attack == "none" else (*SMALL, f"attack.name={attack}", "attack.share=0.34")
-    prepared = prepare(load_preset("digits", settings), tmp_path)
-    over_flower, here = run_over_flower(prepared, settings), run_here(prepared)
+    setup = build(load_preset("digits", settings), tmp_path)
+    over_flower, here = run_over_flower(setup, settings), run_here(setup)
     for (state, played), (local_state, local) in zip(over_flower, here, strict=True):
         assert state.ranking.tobytes() == local_state.ranking.tobytes()
         assert (played.clients, played.malicious) == (local.clients, local.malicious)
@@ -87,37 +76,37 @@ def test_clients_without_data_are_not_asked(tmp_path):
         "data.clients=40",
         "clients_per_round=5",
     )
-    prepared = prepare(load_preset("digits", settings), tmp_path)
-    assert prepared.federation.idle
-    over_flower, here = run_over_flower(prepared, settings), run_here(prepared)
+    setup = build(load_preset("digits", settings), tmp_path)
+    assert setup.federation.idle
+    over_flower, here = run_over_flower(setup, settings), run_here(setup)
     assert not any(played.refused for _, played in over_flower)
     assert over_flower[-1][0].ranking.tobytes() == here[-1][0].ranking.tobytes()
 
 
 def test_a_node_with_a_file_of_its_own_votes_the_same(tmp_path):
-    prepared = prepare(load_preset("digits", SMALL), tmp_path)
-    files = write_own_data(prepared.federation, tmp_path)
-    over_flower = run_over_flower(prepared, SMALL, lambda number: {"data": str(files[number])})
-    assert over_flower[-1][0].ranking.tobytes() == run_here(prepared)[-1][0].ranking.tobytes()
+    setup = build(load_preset("digits", SMALL), tmp_path)
+    files = write_own_data(setup.federation, tmp_path)
+    over_flower = run_over_flower(setup, SMALL, lambda number: {"data": str(files[number])})
+    assert over_flower[-1][0].ranking.tobytes() == run_here(setup)[-1][0].ranking.tobytes()
 
 
 @pytest.mark.parametrize("attack", ["reverse", "mirror", "backdoor"])
 def test_a_node_with_a_file_of_its_own_can_attack_alone(attack, tmp_path):
     experiment = load_preset("digits", SMALL)
-    prepared = prepare(experiment, tmp_path)
-    path = write_own_data(prepared.federation, tmp_path)[1]
-    broadcast = prepared.method.broadcast(prepared.method.init())
+    setup = build(experiment, tmp_path)
+    path = write_own_data(setup.federation, tmp_path)[1]
+    received = setup.method.receive(setup.method.broadcast(setup.method.init()))
     with one_thread():
-        honest = voter_of(experiment, {"data": str(path)}).learn(broadcast, 1)
-        malicious = voter_of(experiment, {"data": str(path), "attack": attack}).learn(broadcast, 1)
+        honest = voter_of(experiment, {"data": str(path)}).learn(received, 1)
+        malicious = voter_of(experiment, {"data": str(path), "attack": attack}).learn(received, 1)
     assert (honest.update != malicious.update).any()
-    ballot = prepared.method.write(broadcast, malicious.update, 1)
-    Tally(prepared.method.form(broadcast)).add(1, ballot)  # a legal one
+    ballot = setup.method.encode(received, malicious.update, 1)
+    setup.method.collector(received, {1}).add(1, ballot)  # a legal one
 
 
 def test_own_data_is_what_was_dealt_and_nothing_else(tmp_path):
     experiment = load_preset("digits", SMALL)
-    federation = prepare(experiment, tmp_path).federation
+    federation = build(experiment, tmp_path).federation
     path = write_own_data(federation, tmp_path)[2]
     own = read_own_data(path, experiment)
     assert (own.train_samples(0).inputs == federation.train_samples(2).inputs).all()
@@ -148,7 +137,7 @@ def test_settings_say_what_is_wrong():
         Settings.read({"deadlin": 3.0})
     with pytest.raises(ConfigError, match="only frl"):
         _ = Settings.read({"preset": "digits-weights"}).experiment
-    with pytest.raises(ConfigError, match="no preset"):
+    with pytest.raises(ConfigError, match="unknown preset"):
         _ = Settings.read({"preset": "digit"}).experiment
 
 

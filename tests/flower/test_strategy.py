@@ -11,13 +11,13 @@ from flwr.clientapp import ClientApp
 from torch import nn
 
 import fedrank
-from fedrank.engine import local_engine
+from fedrank.ballots import BallotFormat
 from fedrank.errors import ConfigError, TrainingError
-from fedrank.experiment.rounds import Schedule, play
+from fedrank.experiment.rounds import Schedule
 from fedrank.flower import RankVote, Voter, voting
-from fedrank.flower.wire import sealed
-from fedrank.rank import Kind
-from tests.flower.table_grid import TableGrid, node_of
+from fedrank.flower.wire import as_record
+from tests.support.runs import rounds_of
+from tests.support.table_grid import TableGrid, node_of
 
 CLIENTS = 8
 
@@ -59,7 +59,7 @@ def table(crowd):
 
 
 def strategy_of(method, **settings):
-    usual = {"clients_per_round": 5, "min_nodes": CLIENTS, "deadline": 60.0, "wait": 0.0}
+    usual = {"clients_per_round": 5, "min_available_nodes": CLIENTS, "deadline": 60.0, "startup_timeout": 0.0}
     return RankVote(method, **usual | settings)
 
 
@@ -82,8 +82,7 @@ def broken(grid, number, answer):
 def test_ends_in_the_same_ranking_as_a_local_run(crowd, table, vote, ballots):
     method = make_method(vote, ballots)
     over_flower = play_over(table(method), strategy_of(method), rounds=3)
-    with local_engine(method, crowd, workers=1) as engine:
-        here = list(play(method, crowd, engine, method.init(), Schedule(3, 5)))
+    here = list(rounds_of(method, crowd, Schedule(3, 5)))
     for (state, played), (local_state, local) in zip(over_flower, here, strict=True):
         assert state.ranking.tobytes() == local_state.ranking.tobytes()
         assert (played.clients, played.sent) == (local.clients, local.sent)
@@ -113,7 +112,7 @@ def test_flowers_own_loop_comes_to_the_same(table):
     """Who calls configure_train and aggregate_train as Flower's strategies do gets the same vote."""
     method = make_method()
     grid, strategy = table(method), strategy_of(method)
-    strategy.roll.wait(grid, CLIENTS, 1)
+    strategy.directory.wait(grid, CLIENTS, 1)
     questions = strategy.configure_train(1, strategy.initial_arrays(), ConfigRecord(), grid)
     replies = grid.send_and_receive(questions)
     arrays, metrics = strategy.aggregate_train(1, replies)
@@ -126,7 +125,7 @@ def test_answers_are_read_one_at_a_time(table):
     method = make_method()
     grid = table(method)
     strategy = strategy_of(method, clients_per_round=CLIENTS)
-    strategy.roll.wait(grid, CLIENTS, 1)
+    strategy.directory.wait(grid, CLIENTS, 1)
     grid.most_at_once = 0
     play_over(grid, strategy)
     assert grid.most_at_once == 1
@@ -135,7 +134,7 @@ def test_answers_are_read_one_at_a_time(table):
 def test_a_broadcast_is_exactly_the_wire_format(table):
     method = make_method()
     assert strategy_of(method).initial_arrays()["bytes"].data == method.broadcast(method.init())
-    assert Kind.parse(method.broadcasts)
+    assert BallotFormat.parse(method.broadcasts)
 
 
 def an_error(question, honest):
@@ -177,7 +176,7 @@ def with_array(question, array):
 
 
 def with_ballot(question, ballot):
-    return Message(RecordDict({"ballot": sealed(ballot), "metrics": MetricRecord({})}), reply_to=question)
+    return Message(RecordDict({"ballot": as_record(ballot), "metrics": MetricRecord({})}), reply_to=question)
 
 
 def ballot_of(reply):
@@ -187,7 +186,8 @@ def ballot_of(reply):
 def forged(question):
     method = make_method()
     broadcast = question.content["broadcast"]["bytes"].data
-    return method.write(broadcast, method.reference(broadcast), 7_000)
+    received = method.receive(broadcast)
+    return method.encode(received, received.ranking, 7_000)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -196,7 +196,9 @@ def test_a_fault_costs_its_own_vote_and_nothing_else(table, fault, caplog):
     answer, reason = FAULTS[fault]
     grid = table(method)
     others = [number for number in range(CLIENTS) if number != 3]
-    without = play_over(table(method, others), strategy_of(method, clients_per_round=CLIENTS, min_nodes=7))
+    without = play_over(
+        table(method, others), strategy_of(method, clients_per_round=CLIENTS, min_available_nodes=7)
+    )
     strategy = strategy_of(method, clients_per_round=CLIENTS, deadline=SOON if fault == "silence" else 60.0)
     broken(grid, 3, answer)
     with caplog.at_level(logging.WARNING, "flwr"):
@@ -306,7 +308,7 @@ def test_a_round_is_not_repeated_for_ever(table):
     for number in range(CLIENTS):
         broken(grid, number, lambda question, honest: [with_ballot(question, b"")])
     with pytest.raises(TrainingError, match="played 2 times and never had 2 legal ballots"):
-        play_over(grid, strategy_of(method, clients_per_round=2, min_votes=2, repeats=1))
+        play_over(grid, strategy_of(method, clients_per_round=2, min_votes=2, max_retries=1))
 
 
 def test_who_keeps_cheating_is_no_longer_asked(table, caplog):
@@ -347,7 +349,7 @@ def test_an_upload_that_never_ends_holds_up_nobody(table, monkeypatch):
 
         node.blocks = True
         grid.nodes[node_id(number)] = node
-    strategy = strategy_of(method, clients_per_round=CLIENTS, deadline=5.0, min_votes=4, wait=5.0)
+    strategy = strategy_of(method, clients_per_round=CLIENTS, deadline=5.0, min_votes=4, startup_timeout=5.0)
     [(_, played)] = play_over(grid, strategy)
     released.set()
     assert set(played.refused) == {0, 1, 2, 3}
@@ -359,12 +361,12 @@ def test_a_banned_client_is_not_there(table):
     method = make_method()
     grid = table(method)
     broken(grid, 0, lambda question, honest: [with_ballot(question, b"x")])
-    strategy = strategy_of(method, clients_per_round=CLIENTS, strikes=1, wait=0.6)
+    strategy = strategy_of(method, clients_per_round=CLIENTS, strikes=1, startup_timeout=0.6)
     play_over(grid, strategy)
     for number in range(1, CLIENTS):
         del grid.nodes[node_id(number)]
     state = strategy.method.init()
-    strategy.min_nodes = 1
+    strategy.min_available_nodes = 1
     with pytest.raises(TrainingError, match=r"0 of 1 clients are there, and 1 that are not asked"):
         list(strategy.rounds(grid, state, 1))
 
@@ -389,7 +391,7 @@ def test_what_clients_write_reaches_logs_as_plain_text(table):
 def test_waiting_for_clients_has_a_limit(table):
     method = make_method()
     with pytest.raises(TrainingError, match="3 of 8 clients are there"):
-        play_over(table(method, range(3)), strategy_of(method, wait=0.3))
+        play_over(table(method, range(3)), strategy_of(method, startup_timeout=0.3))
 
 
 def test_a_number_that_is_taken_takes_nobodys_vote(table):
@@ -401,8 +403,8 @@ def test_a_number_that_is_taken_takes_nobodys_vote(table):
     voting(app)(lambda context: None)
     grid.nodes[thief] = node_of(app, 2, thief)  # it is asked first: ids are asked in their order
     strategy = strategy_of(method)
-    strategy.roll.wait(grid, CLIENTS + 1, 1)
-    numbers = {node: number for number, node in strategy.roll.nodes.items()}
+    strategy.directory.wait(grid, CLIENTS + 1, 1)
+    numbers = {node: number for number, node in strategy.directory.nodes.items()}
     assert (numbers[thief], numbers[node_id(2)]) == (2, node_id(2))
     assert len(numbers) == CLIENTS + 1
 
@@ -413,7 +415,9 @@ def test_a_node_that_cannot_say_who_it_is_stops_nobody(table, answer):
     grid = table(method)
     honest = grid.nodes[node_id(3)]
     grid.nodes[node_id(3)] = lambda question: FAULTS[answer][0](question, honest)
-    [(_, played)] = play_over(grid, strategy_of(method, min_nodes=CLIENTS - 1, clients_per_round=CLIENTS))
+    [(_, played)] = play_over(
+        grid, strategy_of(method, min_available_nodes=CLIENTS - 1, clients_per_round=CLIENTS)
+    )
     votes = {client for client in played.clients if client not in played.refused}
     assert votes == set(range(CLIENTS)) - {3}
 
@@ -439,10 +443,10 @@ def test_a_node_that_came_back_gets_its_number_again(table):
     method = make_method()
     grid = table(method)
     strategy = strategy_of(method)
-    strategy.roll.wait(grid, CLIENTS, 1)
+    strategy.directory.wait(grid, CLIENTS, 1)
     grid.nodes[4242] = grid.nodes.pop(node_id(2))
-    strategy.roll.refresh(grid)
-    assert strategy.roll.nodes[2] == 4242
+    strategy.directory.refresh(grid)
+    assert strategy.directory.nodes[2] == 4242
 
 
 @pytest.mark.parametrize(

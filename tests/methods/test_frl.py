@@ -6,23 +6,15 @@ from torch import nn
 from fedrank.data import Federation
 from fedrank.engine import local_engine
 from fedrank.errors import BallotError, ConfigError, RunError
-from fedrank.experiment.rounds import Schedule, play
+from fedrank.experiment.rounds import Schedule
 from fedrank.methods import FRL, FRLState
-from fedrank.nn import LocalTraining, MaskedNetwork, edge_popup, supernetwork
+from fedrank.methods.traffic import paper_traffic
+from fedrank.nn import LocalTraining, MaskedNetwork, Workspace, edge_popup, supernetwork
 from fedrank.randomness import Purpose, keyed_generator
+from tests.support.methods import small_frl, small_net
+from tests.support.runs import rounds_of
 
 CPU = torch.device("cpu")
-
-
-def small_net() -> nn.Module:
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(64, 40, bias=False), nn.ReLU(), nn.Linear(40, 10, bias=False)
-    )
-
-
-def small_frl(**options: object) -> FRL:
-    scores = options.pop("scores", "signed")
-    return FRL(supernetwork(small_net(), seed=11, scores=scores), **options)  # type: ignore[arg-type]
 
 
 def test_a_round_is_algorithm_2_line_by_line(digits: Federation) -> None:
@@ -56,8 +48,7 @@ def test_a_round_is_algorithm_2_line_by_line(digits: Federation) -> None:
 def test_all_edges_can_be_kept(digits: Federation) -> None:
     """Clients train scores all the same, and every vote ends in the same network."""
     frl = FRL(supernetwork(small_net(), seed=11, keep=1.0), LocalTraining(epochs=1))
-    with local_engine(frl, digits, workers=1) as engine:
-        played = list(play(frl, digits, engine, frl.init(), Schedule(2, 5)))
+    played = list(rounds_of(frl, digits, Schedule(2, 5)))
     measured = {record.evaluation.test_loss for _, record in played if record.evaluation}
     assert len(measured) == 1
     assert not np.array_equal(played[0][0].ranking, played[1][0].ranking)
@@ -66,7 +57,7 @@ def test_all_edges_can_be_kept(digits: Federation) -> None:
 
 def _collect(frl: FRL, state, federation: Federation, clients: list[int]):
     with local_engine(frl, federation, workers=1) as engine:
-        return engine.collect(state.round, frl.broadcast(state), clients).messages
+        return engine.collect(frl.broadcast(state), clients).messages
 
 
 def test_the_learning_rate_falls_from_round_to_round(digits: Federation) -> None:
@@ -76,7 +67,8 @@ def test_the_learning_rate_falls_from_round_to_round(digits: Federation) -> None
     samples = digits.train_samples(0)
 
     def ballot(frl: FRL) -> list[int]:
-        return frl.learn(frl.broadcast(later), samples, np.random.default_rng(1), CPU).update.tolist()
+        received, rng = frl.receive(frl.broadcast(later)), np.random.default_rng(1)
+        return frl.client_update(received, samples, rng, Workspace(frl.network)).update.tolist()
 
     assert ballot(slow) == ballot(decayed)
     assert ballot(slow) != ballot(fast)
@@ -86,34 +78,31 @@ def test_the_learning_rate_falls_from_round_to_round(digits: Federation) -> None
 @pytest.mark.parametrize("ballots", ["exact", "top=50%"])
 def test_every_variant_learns(digits: Federation, scores: str, ballots: str) -> None:
     frl = small_frl(scores=scores, ballots=ballots, local=LocalTraining(epochs=3))
-    with local_engine(frl, digits, workers=1) as engine:
-        *_, (_, last) = play(frl, digits, engine, frl.init(), Schedule(12, 10, 12))
+    *_, (_, last) = rounds_of(frl, digits, Schedule(12, 10, 12))
     assert last.evaluation is not None
     assert last.evaluation.test_accuracy > (0.75 if ballots == "exact" else 0.6)
 
 
 def test_sparse_ballots_are_shorter_and_cost_less() -> None:
     frl, sparse = small_frl(), small_frl(ballots="top=10%")
-    assert sparse.traffic().upload_bytes == pytest.approx(frl.traffic().upload_bytes / 10, rel=0.01)
-    assert sparse.traffic().download_bytes == frl.traffic().download_bytes
+    assert paper_traffic(sparse).upload_bytes == pytest.approx(paper_traffic(frl).upload_bytes / 10, rel=0.01)
+    assert paper_traffic(sparse).download_bytes == paper_traffic(frl).download_bytes
 
 
 @pytest.mark.parametrize("kind", ["levels=16 dithered coded", "exact coded", "levels=2"])
 def test_other_kinds_of_messages_learn_too(digits: Federation, kind: str) -> None:
     frl = small_frl(ballots=kind, broadcasts="levels=16 coded", local=LocalTraining(epochs=3))
-    with local_engine(frl, digits, workers=1) as engine:
-        *_, (_, last) = play(frl, digits, engine, frl.init(), Schedule(12, 10, 12))
+    *_, (_, last) = rounds_of(frl, digits, Schedule(12, 10, 12))
     assert last.evaluation is not None
     assert last.evaluation.test_accuracy > 0.7
-    assert last.sent.upload_bytes < small_frl().traffic().upload_bytes
+    assert last.sent.upload_bytes < paper_traffic(small_frl()).upload_bytes
 
 
 def test_lossless_kinds_do_not_change_the_result(digits: Federation) -> None:
     results = []
     for kind in ("exact packed", "exact coded"):
         frl = small_frl(ballots=kind, broadcasts=kind)
-        with local_engine(frl, digits, workers=1) as engine:
-            *_, (state, _) = play(frl, digits, engine, frl.init(), Schedule(3, 5, 3))
+        *_, (state, _) = rounds_of(frl, digits, Schedule(3, 5, 3))
         results.append(state.ranking.tobytes())
     assert results[0] == results[1]
 
@@ -121,16 +110,16 @@ def test_lossless_kinds_do_not_change_the_result(digits: Federation) -> None:
 def test_a_ballot_of_another_run_is_refused() -> None:
     ours, theirs = small_frl(run=b"ours............"), small_frl(run=b"theirs..........")
     state = ours.init()
-    ballot = theirs.write(theirs.broadcast(state), state.ranking, 1)
+    ballot = theirs.encode(theirs.receive(theirs.broadcast(state)), state.ranking, 1)
     with pytest.raises(BallotError, match="the run is"):
-        ours.collector(ours.broadcast(state), {1}).add(1, ballot)
+        ours.collector(ours.receive(ours.broadcast(state)), {1}).add(1, ballot)
 
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         ({"ballots": "top=0%"}, "top"),
-        ({"ballots": "some"}, "is no kind of ballot"),
+        ({"ballots": "some"}, "unknown ballot format 'some'"),
         ({"broadcasts": "top=50%"}, "clients need the whole ranking"),
     ],
 )

@@ -11,12 +11,14 @@ from torch.nn.functional import cross_entropy
 from fedrank.data import Federation
 from fedrank.engine import local_engine
 from fedrank.errors import BallotError, ConfigError, RunError, TrainingError
-from fedrank.experiment.rounds import Schedule, play
+from fedrank.experiment.rounds import RunSetup, Schedule, run_rounds
 from fedrank.methods import FedAvg, Method, SignSGD, TopK, WeightState
-from fedrank.methods.message import HEADER
+from fedrank.methods.message import FRAME
+from fedrank.methods.traffic import paper_traffic
 from fedrank.nn import LocalTraining, supernetwork
 from fedrank.nn.weights import WeightNetwork, train_weights
 from fedrank.randomness import Purpose, keyed_generator
+from tests.support.runs import combined, rounds_of
 
 CPU = torch.device("cpu")
 LOCAL = LocalTraining(epochs=3, learning_rate=0.02)
@@ -36,7 +38,7 @@ def small(kind: type, **options: object) -> Method:
 
 def a_round(method: Method, federation: Federation, clients: list[int], state: WeightState) -> WeightState:
     with local_engine(method, federation, workers=1) as engine:
-        collected = engine.collect(state.round, method.broadcast(state), clients)
+        collected = engine.collect(method.broadcast(state), clients)
     return method.aggregate(state, collected.messages)
 
 
@@ -46,7 +48,7 @@ def locally_trained(method: Method, federation: Federation, client: int, state: 
     rate = method.local.learning_rate * method.rate_decay**state.round
     optimiser = torch.optim.SGD(module.parameters(), lr=rate, momentum=0.9, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=method.local.epochs)
-    rng = keyed_generator(method.seed, Purpose.LOCAL_TRAINING, state.round, client)
+    rng = keyed_generator(method.network.seed, Purpose.LOCAL_TRAINING, state.round, client)
     rng.integers(2**63)
     for _ in range(method.local.epochs):
         for inputs, labels in federation.train_samples(client).batches(method.local.batch_size, rng):
@@ -81,23 +83,22 @@ def test_signsgd_moves_every_weight_by_the_majority(digits: Federation) -> None:
 
 def test_topk_sends_the_largest_changes_and_nothing_else() -> None:
     topk = small(TopK, share=0.25)
-    broadcast = topk.broadcast(topk.init())
-    update = np.random.default_rng(0).normal(size=topk.layout.size).astype(np.float32)
-    received = topk.read(topk.write(broadcast, update, 3), 3, 0)
-    kept = topk.layout.size - int(0.75 * topk.layout.size)
+    received = topk.receive(topk.broadcast(topk.init()))
+    update = np.random.default_rng(0).normal(size=topk.network.layout.size).astype(np.float32)
+    decoded = topk.decode(topk.encode(received, update, 3), 3, 0)
+    kept = topk.network.layout.size - int(0.75 * topk.network.layout.size)
     border = np.sort(np.abs(update))[-kept]
-    assert received.tolist() == np.where(np.abs(update) >= border, update, 0).tolist()
+    assert decoded.tolist() == np.where(np.abs(update) >= border, update, 0).tolist()
 
 
 @pytest.mark.parametrize("kind", METHODS)
 def test_every_method_learns(digits: Federation, kind: type) -> None:
     method = small(kind, **({"server_rate": 0.02} if kind is SignSGD else {}))
-    with local_engine(method, digits, workers=1) as engine:
-        *_, (_, last) = play(method, digits, engine, method.init(), Schedule(15, 10, 15))
+    *_, (_, last) = rounds_of(method, digits, Schedule(15, 10, 15))
     assert last.evaluation is not None
     assert last.evaluation.test_accuracy > 0.75
-    assert last.sent.upload_bytes == pytest.approx(method.traffic().upload_bytes, abs=60)
-    assert last.sent.download_bytes == pytest.approx(method.traffic().download_bytes, abs=60)
+    assert last.sent.upload_bytes == pytest.approx(paper_traffic(method).upload_bytes, abs=60)
+    assert last.sent.download_bytes == pytest.approx(paper_traffic(method).download_bytes, abs=60)
 
 
 @pytest.mark.parametrize("kind", METHODS)
@@ -105,8 +106,7 @@ def test_the_number_of_workers_does_not_matter(digits: Federation, kind: type) -
     method = small(kind)
     ends = []
     for workers in (1, 2):
-        with local_engine(method, digits, workers=workers) as engine:
-            *_, (state, _) = play(method, digits, engine, method.init(), Schedule(2, 6, 2))
+        *_, (state, _) = rounds_of(method, digits, Schedule(2, 6, 2), workers=workers)
         ends.append(state.weights.tobytes())
     assert ends[0] == ends[1]
 
@@ -119,18 +119,18 @@ def resealed(message: bytes) -> bytes:
 def test_messages_are_checked(kind: type) -> None:
     method = small(kind)
     state = method.init()
-    broadcast = method.broadcast(state)
-    update = np.ones(method.layout.size, np.float32)
-    message = method.write(broadcast, update, 4)
-    collector = method.collector(broadcast, {4, 5})
+    received = method.receive(method.broadcast(state))
+    update = np.ones(method.network.layout.size, np.float32)
+    message = method.encode(received, update, 4)
+    collector = method.collector(received, {4, 5})
     for sender, bad in [
         (5, message),  # somebody else's
-        (6, method.write(broadcast, update, 6)),  # not asked
+        (6, method.encode(received, update, 6)),  # not asked
         (4, message[:-1]),
         (4, message + b"0"),
         (4, message[:50] + b"x" + message[51:]),
         (4, resealed(message[:6] + b"\xaa\x55" + message[8:])),  # the same in another guise
-        (4, method.write(method.broadcast(WeightState(1, state.weights)), update, 4)),  # another round
+        (4, method.encode(WeightState(1, state.weights), update, 4)),  # another round
         (4, "text"),
     ]:
         with pytest.raises(BallotError):
@@ -142,22 +142,22 @@ def test_messages_are_checked(kind: type) -> None:
 
 def test_an_update_that_is_not_finite_is_refused() -> None:
     fedavg = small(FedAvg)
-    broadcast = fedavg.broadcast(fedavg.init())
-    update = np.zeros(fedavg.layout.size, np.float32)
+    received = fedavg.receive(fedavg.broadcast(fedavg.init()))
+    update = np.zeros(fedavg.network.layout.size, np.float32)
     update[7] = np.nan
     with pytest.raises(BallotError, match="not finite"):
-        fedavg.collector(broadcast, {1}).add(1, fedavg.write(broadcast, update, 1))
+        fedavg.collector(received, {1}).add(1, fedavg.encode(received, update, 1))
 
 
 def test_topk_refuses_a_message_that_names_too_many_weights() -> None:
     topk = small(TopK, share=0.5)
-    broadcast = topk.broadcast(topk.init())
-    message = topk.write(broadcast, np.arange(topk.layout.size, dtype=np.float32), 1)
+    received = topk.receive(topk.broadcast(topk.init()))
+    message = topk.encode(received, np.arange(topk.network.layout.size, dtype=np.float32), 1)
     envelope = topk._envelope(4, 0)
-    payload = bytearray(message[HEADER.size : -4])
+    payload = bytearray(message[FRAME.header_bytes : -4])
     payload[0] ^= 1
     with pytest.raises(BallotError, match="does not name exactly"):
-        topk.read(envelope.close(bytes(payload), 1), 1, 0)
+        topk.decode(envelope.close(bytes(payload), 1), 1, 0)
 
 
 def test_training_that_blows_up_is_reported(digits: Federation) -> None:
@@ -168,7 +168,7 @@ def test_training_that_blows_up_is_reported(digits: Federation) -> None:
             TrainingError, match=r"too few clients of round 1 sent anything usable: .* learning rate too high"
         ),
     ):
-        list(play(fedavg, digits, engine, fedavg.init(), Schedule(2, 3, 2)))
+        list(run_rounds(RunSetup.of(fedavg, digits, Schedule(2, 3, 2)), engine, fedavg.init()))
 
 
 def test_weights_are_trained_on_the_same_samples_as_scores(digits: Federation) -> None:
@@ -190,20 +190,20 @@ def test_weights_are_trained_on_the_same_samples_as_scores(digits: Federation) -
 def test_bucketing_draws_other_pairs_every_round(kind: type) -> None:
     """Eight updates, each 1 in a place of its own: krum takes one pair, whose two places move."""
     options = {"share": 1.0} if kind is TopK else {}
-    method = small(kind, aggregator="bucketing+krum", **options)
-    updates = [np.zeros(method.layout.size, np.float32) for _ in range(8)]
+    method = small(kind, aggregator="bucketing+krum", assumed_malicious=0, **options)
+    updates = [np.zeros(method.network.layout.size, np.float32) for _ in range(8)]
     for place, update in enumerate(updates):
         update[place] = 1
     steps = []
     for number in range(6):
         state = WeightState(number, method.init().weights)
-        broadcast = method.broadcast(state)
-        collector = method.collector(broadcast, range(8))
+        received = method.receive(method.broadcast(state))
+        collector = method.collector(received, range(8))
         for client, update in enumerate(updates):
-            collector.add(client, method.write(broadcast, update, client))
+            collector.add(client, method.encode(received, update, client))
         after = method.aggregate(state, collector).weights
         steps.append(np.flatnonzero(np.abs(after - state.weights) > 0.1).tolist())
-        simulated = method.combined(state.weights, updates, 0, number)
+        simulated = combined(method, state.weights, updates, number)
         np.testing.assert_allclose(after, state.weights + simulated, atol=1e-6)
     assert all(len(pair) == 2 for pair in steps)
     assert len({tuple(pair) for pair in steps}) > 1
@@ -212,7 +212,7 @@ def test_bucketing_draws_other_pairs_every_round(kind: type) -> None:
 def test_too_few_clients_for_a_rule_are_refused_at_once(digits: Federation) -> None:
     krum = small(FedAvg, aggregator="krum")
     with local_engine(krum, digits, workers=1) as engine, pytest.raises(ConfigError, match="too few"):
-        next(play(krum, digits, engine, krum.init(), Schedule(2, 2, 2)))
+        next(run_rounds(RunSetup.of(krum, digits, Schedule(2, 2, 2)), engine, krum.init()))
 
 
 @pytest.mark.parametrize("kind", METHODS)

@@ -4,11 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fedrank.ballots import BallotCodec, BallotFormat
+from fedrank.ballots.traffic import packed_bits
 from fedrank.errors import BallotError, ModelError
-from fedrank.rank import Form, Kind, Layout, check_ranking, place, rank, reputation, top_count, top_mask
+from fedrank.rank import Layout, assign_scores, check_ranking, rank, reputation, top_count, top_mask
 from fedrank.rank.ranking import argsort_totals
-from fedrank.rank.traffic import packed_bits
-from tests.rank.strategies import layouts, random_ranking
+from tests.support.strategies import layouts, random_ranking
 
 # Few distinct values, so that ties (and both zeros) are common.
 SCORES = st.sampled_from([-2.5, -1.0, -1e-38, -0.0, 0.0, 1e-45, 0.5, 1.0, 3e38])
@@ -36,7 +37,7 @@ def test_placing_sorted_scores_by_a_ranking_gives_that_ranking_back(layout: Layo
     rng = np.random.default_rng(seed)
     wanted = random_ranking(layout, rng)
     sorted_scores = np.concatenate([np.sort(rng.permutation(layer.size)) for layer in layout])
-    placed = place(sorted_scores.astype(np.float32), by=wanted, layout=layout)
+    placed = assign_scores(sorted_scores.astype(np.float32), by=wanted, layout=layout)
     assert rank(placed, layout).tolist() == wanted.tolist()
 
 
@@ -84,12 +85,12 @@ def test_a_layout_needs_edges() -> None:
 def test_packed_bits_give_the_papers_traffic_for_lenet() -> None:
     lenet = Layout.of([("c1", (288,)), ("c2", (18432,)), ("f1", (1605632,)), ("f2", (1280,))])
     published = {"exact": 4.05, "top=50%": 2.03, "top=10%": 0.40}
-    for kind, mebibytes in published.items():
-        bits = packed_bits(lenet, Kind.parse(kind))
+    for ballot_format, mebibytes in published.items():
+        bits = packed_bits(lenet, BallotFormat.parse(ballot_format))
         assert bits / 8 / 2**20 == pytest.approx(mebibytes, abs=0.01)
-        form = Form(lenet, Kind.parse(kind))
+        codec = BallotCodec(lenet, BallotFormat.parse(ballot_format))
         ranking = np.concatenate([np.arange(layer.size, dtype=np.int32) for layer in lenet])
-        assert 0 <= len(form.fill_in(ranking)) - bits / 8 < 100  # really sent: the numbers and a header
+        assert 0 <= len(codec.encode(ranking)) - bits / 8 < 100  # really sent: the numbers and a header
 
 
 @pytest.mark.parametrize("broken", [[0, 0, 1], [0, 1, 3], [-1, 0, 1], [0, 1]])

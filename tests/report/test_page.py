@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 from fedrank.cli import app
 from fedrank.errors import ConfigError, RunError
+from fedrank.experiment.build import build
 from fedrank.experiment.config import load_preset
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.experiment.runner import Observers, prepare, run
+from fedrank.experiment.runner import Observers, run
 from fedrank.report.page import page, write_report
 from fedrank.report.run_charts import RUN_CHARTS, Shown
 
@@ -30,7 +31,7 @@ SETTINGS = (
 def made(path, *settings):
     experiment = load_preset("digits", (*SETTINGS, *settings))
     directory = RunDirectory.create(path, experiment, {"data_dir": "", "device": "cpu", "torch": "2.x"})
-    run(directory, prepare(experiment, path), workers=1, device="cpu", observer=Observers(()))
+    run(directory, build(experiment, path), workers=1, device="cpu", observer=Observers(()))
     return directory
 
 

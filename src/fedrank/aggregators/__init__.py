@@ -1,6 +1,26 @@
-"""Aggregation rules and the mixings that go before them."""
+"""Aggregators: rules that make one update of many, and pre-aggregators that go before them."""
 
-from fedrank.aggregators import rules
-from fedrank.aggregators.base import RULES, Chain, Role, Rule, aggregator, grouping, mixing, weighing
+import fedrank.aggregators.rules  # noqa: F401  (registers the rules)
+from fedrank.aggregators.base import (
+    RULES,
+    Aggregator,
+    AssumedMalicious,
+    Role,
+    Rule,
+    aggregator,
+    grouping,
+    preaggregator,
+    weighting,
+)
 
-__all__ = ["RULES", "Chain", "Role", "Rule", "aggregator", "grouping", "mixing", "rules", "weighing"]
+__all__ = [
+    "RULES",
+    "Aggregator",
+    "AssumedMalicious",
+    "Role",
+    "Rule",
+    "aggregator",
+    "grouping",
+    "preaggregator",
+    "weighting",
+]

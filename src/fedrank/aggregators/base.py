@@ -1,59 +1,63 @@
-"""Aggregation rules, and chains of them.
+"""Aggregators: one update made of many, by a rule and the pre-aggregators before it.
 
-A rule is told how many of the n updates may be malicious, m, and refuses to work where its theory has
-nothing to say. None depends on the order of the updates, but for rounding and ties.
+A rule receives m, how many of the n updates are assumed to be malicious, and refuses to work where its theory
+has nothing to say. None depends on the order of the updates, but for rounding and ties.
 
 Most rules need no more than the inner products of all pairs of updates to know what to do: which ones to
-mix, or what weight each has. What is left is the same for each coordinate. So a chain looks at the updates
-twice, slice by slice, and they need not lie in memory all at once.
+mix, or what weight each has. What is left is the same for each coordinate. So an aggregator looks at the
+updates twice, slice by slice, and they need not lie in memory all at once.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.errors import ConfigError
+from fedrank.errors import ConfigError, TooFewUpdatesError
+from fedrank.parameters import checked, did_you_mean, summary_of
 
 Updates = NDArray[np.floating]
 Vector = NDArray[np.floating]
 Matrix = NDArray[np.float64]
-Most = Callable[[int], int]
+MaxMalicious = Callable[[int], int]
 Step = Callable[[Updates], Vector]
+AssumedMalicious = float | int | Literal["actual"]
+"""How many updates are assumed malicious: a share (float), a number (int), or what a simulation knows."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 SLICE = 2**14  # coordinates that are looked at at once, so that they stay in the caches
 
 
 class Role(enum.Enum):
-    """What a rule's function takes and gives."""
+    """What a rule's function takes and returns."""
 
     WHOLE = "(updates, m): one vector, from all coordinates of all updates"
-    COORDINATE = "(updates, m): one vector; each coordinate is a matter of its own"
-    WEIGHING = "(inner products, m): the weight of each update"
+    COORDINATE = "(updates, m): one vector; each coordinate is aggregated by itself"
+    WEIGHTS = "(inner products, m): the weight of each update"
     MIXING = "(inner products, m, rng): how often each update counts in each of the mixed ones"
     GROUPING = "(number of updates, rng): the same, by chance alone"
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule by its name."""
+    """A registered rule or pre-aggregator."""
 
     name: str
     summary: str
     source: str
     role: Role
-    most: Most
+    max_malicious: MaxMalicious
     function: Callable[..., Any]
 
     @property
-    def mixes(self) -> bool:
+    def is_preaggregator(self) -> bool:
         """Whether it goes before a rule."""
         return self.role in (Role.MIXING, Role.GROUPING)
 
@@ -61,8 +65,8 @@ class Rule:
 RULES: dict[str, Rule] = {}
 
 
-def everybody(clients: int) -> int:
-    """Return the most malicious clients for rules that do not ask for their number."""
+def any_number(clients: int) -> int:
+    """Return n: the rule does not use m."""
     return clients
 
 
@@ -71,58 +75,83 @@ def minority(clients: int) -> int:
     return (clients - 1) // 2
 
 
-def _register(role: Role, name: str, source: str, most: Most, function: F) -> F:
-    summary = (function.__doc__ or "").strip().splitlines()[0]
-    RULES[name] = Rule(name, summary, source, role, most, function)
+def _register(role: Role, name: str, source: str, max_malicious: MaxMalicious, function: F) -> F:
+    if name in RULES and RULES[name].function.__qualname__ != function.__qualname__:
+        raise ConfigError(f"there is an aggregator {name!r} already, {RULES[name].function.__qualname__}")
+    RULES[name] = Rule(name, summary_of(function), source, role, max_malicious, function)
     return function
 
 
 def aggregator(
-    name: str, source: str, most: Most = everybody, *, by_coordinate: bool = False
+    name: str, source: str, max_malicious: MaxMalicious = any_number, *, by_coordinate: bool = False
 ) -> Callable[[F], F]:
-    """Register a function (updates, m) as the rule of this name; `most` gives the largest m for n updates.
+    """Register a function (updates, m) as a rule; `max_malicious` returns the largest m for n updates.
 
-    A rule that works on each coordinate by itself may be given some of them at a time.
+    A rule that treats each coordinate by itself may be given some of them at a time. Keyword-only arguments
+    of the function are parameters that users can set.
     """
-    return partial(_register, Role.COORDINATE if by_coordinate else Role.WHOLE, name, source, most)
+    return partial(_register, Role.COORDINATE if by_coordinate else Role.WHOLE, name, source, max_malicious)
 
 
-def weighing(name: str, source: str, most: Most = everybody) -> Callable[[F], F]:
+def weighting(name: str, source: str, max_malicious: MaxMalicious = any_number) -> Callable[[F], F]:
     """Register a function (inner products, m) that returns the weight of each update."""
-    return partial(_register, Role.WEIGHING, name, source, most)
+    return partial(_register, Role.WEIGHTS, name, source, max_malicious)
 
 
-def mixing(name: str, source: str, most: Most = everybody) -> Callable[[F], F]:
+def preaggregator(name: str, source: str, max_malicious: MaxMalicious = any_number) -> Callable[[F], F]:
     """Register a function (inner products, m, rng) that mixes updates before a rule aggregates them.
 
     It returns a matrix: how often each update (column) counts in the mean that is a mixed one (row).
     """
-    return partial(_register, Role.MIXING, name, source, most)
+    return partial(_register, Role.MIXING, name, source, max_malicious)
 
 
-def grouping(name: str, source: str, most: Most = everybody) -> Callable[[F], F]:
+def grouping(name: str, source: str, max_malicious: MaxMalicious = any_number) -> Callable[[F], F]:
     """Register a function (number of updates, rng) that mixes updates without looking at them."""
-    return partial(_register, Role.GROUPING, name, source, most)
+    return partial(_register, Role.GROUPING, name, source, max_malicious)
 
 
 @dataclass(frozen=True)
-class Chain:
-    """Mixings, one after the other, and the rule at their end: `nnm+trimmed-mean`."""
+class Aggregator:
+    """Pre-aggregators, one after the other, and the rule at their end: `nnm+trimmed-mean`.
+
+    Parameters
+    ----------
+    name : the names of the parts, joined by +.
+    parameters : of the rule at the end.
+    """
 
     name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         *before, last = self.name.split("+")
         for part in before:
-            if part not in RULES or not RULES[part].mixes:
-                raise ConfigError(f"{self.name!r}: {part!r} mixes nothing; there are: {_names(mixing=True)}")
-        if last not in RULES or RULES[last].mixes:
-            raise ConfigError(
-                f"{self.name!r}: {last!r} is no aggregation rule; there are: {_names(mixing=False)}"
-            )
+            if part not in RULES or not RULES[part].is_preaggregator:
+                hint = did_you_mean(part, _names(preaggregators=True))
+                raise ConfigError(f"unknown pre-aggregator {part!r} in {self.name!r}{hint}")
+        if last not in RULES or RULES[last].is_preaggregator:
+            hint = did_you_mean(last, _names(preaggregators=False))
+            raise ConfigError(f"unknown aggregator {last!r} in {self.name!r}{hint}")
+        given = checked(self.rule.function, self.parameters, f"the aggregator {last!r}")
+        object.__setattr__(self, "parameters", given)
+
+    @classmethod
+    def of(cls, value: str | Mapping[str, Any] | Aggregator) -> Aggregator:
+        """Return an aggregator from its name, or from a table with its name and parameters.
+
+        >>> Aggregator.of({"name": "centered-clipping", "steps": 5})
+        Aggregator(name='centered-clipping', parameters={'steps': 5})
+        """
+        if isinstance(value, Aggregator):
+            return value
+        if isinstance(value, str):
+            return cls(value)
+        table = dict(value)
+        return cls(table.pop("name", ""), table)
 
     @cached_property
-    def mixings(self) -> list[Rule]:
+    def preaggregators(self) -> list[Rule]:
         """What goes before the rule."""
         return [RULES[part] for part in self.name.split("+")[:-1]]
 
@@ -132,27 +161,46 @@ class Chain:
         return RULES[self.name.split("+")[-1]]
 
     @property
-    def compares(self) -> bool:
-        """Whether the chain needs the inner products of the updates."""
-        return any(rule.role in (Role.MIXING, Role.WEIGHING) for rule in (*self.mixings, self.rule))
+    def needs_inner_products(self) -> bool:
+        """Whether the updates are compared with each other."""
+        return any(part.role in (Role.MIXING, Role.WEIGHTS) for part in (*self.preaggregators, self.rule))
 
     @property
     def sliceable(self) -> bool:
         """Whether some coordinates can be aggregated without the others, once the products are known."""
         return self.rule.role is not Role.WHOLE
 
-    def most(self, clients: int) -> int:
-        """Return how many malicious ones among some clients the whole chain can bear; -1: not even none."""
+    def max_malicious(self, clients: int) -> int:
+        """Return how many malicious ones among some clients all parts can bear; -1: too few clients."""
         least = clients
-        for rule in (*self.mixings, self.rule):
-            least = min(least, rule.most(clients))
-            if rule.name == "bucketing":
+        for part in (*self.preaggregators, self.rule):
+            least = min(least, part.max_malicious(clients))
+            if part.name == "bucketing":
                 clients = (clients + 1) // 2
         return max(-1, least)
 
+    def assumed(self, malicious: AssumedMalicious, clients: int) -> int:
+        """Return m for some clients: what is assumed, but no more than can be borne.
+
+        >>> Aggregator("multi-krum").assumed(0.4, 25), Aggregator("multi-krum").assumed(0.4, 10)
+        (10, 3)
+        """
+        bearable = self.max_malicious(clients)
+        if bearable < 0 or clients == 0:
+            raise TooFewUpdatesError(f"{clients} updates are too few for {self.name!r}")
+        if malicious == "actual":
+            if bearable < clients:
+                raise ConfigError(
+                    f"{self.name!r} assumes the actual number of malicious clients, which only a simulation "
+                    "knows: set assumed_malicious to a share, such as 0.2"
+                )
+            return 0
+        count = malicious if isinstance(malicious, int) else math.ceil(malicious * clients)
+        return min(count, bearable)
+
     def __call__(self, updates: Updates, malicious: int, rng: np.random.Generator) -> Vector:
         """Aggregate updates that lie in memory. Only bucketing needs the generator."""
-        products = inner_products(updates) if self.compares else None
+        products = inner_products(updates) if self.needs_inner_products else None
         step = self.step(len(updates), products, malicious, rng)
         size = updates.shape[1]
         # A plain mean reads every number once, so rows that are left whole are read fastest.
@@ -162,29 +210,46 @@ class Chain:
         return whole.astype(updates.dtype, copy=False)
 
     def step(self, n: int, products: Matrix | None, malicious: int, rng: np.random.Generator) -> Step:
-        """Return what aggregates any slice of n updates; a chain that compares needs their inner products."""
+        """Return what aggregates any slice of n updates, given their inner products if those are needed."""
         shares, divisor = None, np.ones((1, 1))
-        for part in self.mixings:
-            counts = (
-                part.function(n, rng)
-                if part.role is Role.GROUPING
-                else part.function(products, malicious, rng)
-            )
+        for part in self.preaggregators:
+            given = (n,) if part.role is Role.GROUPING else (products, malicious)
+            counts = part.function(*given, rng)
             n, members = len(counts), counts.sum(axis=1, keepdims=True)
             if products is not None:
                 products = (counts @ products @ counts.T) / members / members.T
             shares, divisor = counts if shares is None else counts @ (shares / divisor), members
-        function = self.rule.function
-        if self.rule.role is Role.WEIGHING:
-            weights = function(products, malicious)
+        function = partial(self.rule.function, **self.parameters)
+        if self.rule.role is Role.WEIGHTS:
+            weights: Matrix = np.asarray(self._usable(function(products, malicious), n, products), np.float64)
             if shares is not None:
                 weights = ((weights / divisor[:, 0])[:, None] * shares).sum(axis=0)
             return partial(_weighted_sum, weights)
         if shares is None:
-            return lambda updates: function(updates, malicious)
+            return lambda updates: self._usable(function(updates, malicious), updates.shape[1], updates)
         mix = partial(_few_members, shares) if _is_sparse(shares) else partial(np.matmul, shares)
-        # Whole numbers first: sums of displacements are exact, in whatever order they are added up.
-        return lambda updates: function(mix(updates.astype(np.float64)) / divisor, malicious)
+
+        def mixed(updates: Updates) -> Vector:
+            # Whole numbers first: sums of displacements are exact, in whatever order they are added up.
+            means = mix(updates.astype(np.float64)) / divisor
+            return self._usable(function(means, malicious), updates.shape[1], updates)
+
+        return mixed
+
+    def _usable(self, result: Any, size: int, given: Any) -> Vector:
+        """Stop a run whose rule is broken: its result must not be taken for a defense that fails or holds."""
+        where = f"the aggregator {self.name!r} ({self.rule.function.__qualname__})"
+        if not isinstance(result, np.ndarray) or result.shape != (size,) or result.dtype.kind != "f":
+            raise ConfigError(f"{where} returned {_told(result)}, expected {size} floats")
+        if np.isnan(result).any() and np.isfinite(given).all():
+            raise ConfigError(f"{where} returned NaN")
+        return result
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} of shape {value.shape}"
+    return type(value).__name__
 
 
 def _is_sparse(shares: Matrix) -> bool:
@@ -217,13 +282,11 @@ def inner_products(updates: Updates) -> Matrix:
     return products
 
 
-def _names(*, mixing: bool) -> str:
-    return ", ".join(name for name, rule in RULES.items() if rule.mixes == mixing)
+def _names(*, preaggregators: bool) -> list[str]:
+    return [name for name, rule in RULES.items() if rule.is_preaggregator == preaggregators]
 
 
 def need(condition: bool, rule: str, demand: str, clients: int, malicious: int) -> None:
     """Refuse what a rule cannot do."""
     if not condition:
-        raise ConfigError(
-            f"{rule} needs {demand}; there are n = {clients} updates and m = {malicious} malicious ones"
-        )
+        raise ConfigError(f"{rule} needs {demand}, got n = {clients} updates, m = {malicious} malicious")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from fedrank.aggregators.base import (
     Matrix,
@@ -13,17 +16,11 @@ from fedrank.aggregators.base import (
     grouping,
     inner_products,
     minority,
-    mixing,
     need,
-    weighing,
+    preaggregator,
+    weighting,
 )
 from fedrank.aggregators.kernels import column_means, row_means
-
-LONGEST = 2.0
-"""How many median lengths an update may have in a screened mean."""
-OPPOSED = -0.2
-"""The correlation with the consensus at which an update no longer counts in it."""
-
 
 TIE = 1e-9
 """Sums of distances that differ by less, relatively, are equal but for rounding."""
@@ -67,15 +64,15 @@ def _mean_of_sorted(updates: Updates, first: int, last: int) -> Vector:
     return row_means(ordered, first, last)
 
 
-@weighing("krum", "Blanchard et al., 2017", krum_minority)
+@weighting("krum", "Blanchard et al., 2017", krum_minority)
 def krum(products: Matrix, malicious: int) -> Matrix:
-    """The update that is closest to its n - m - 2 nearest neighbours."""
+    """The update that is closest to its n - m - 2 nearest neighbors."""
     n = len(products)
     need(n > 2 * malicious + 2, "krum", "n > 2 m + 2", n, malicious)
     return _equal_weights(n, np.array([_closest(_distances(products), malicious)]))
 
 
-@weighing("multi-krum", "Blanchard et al., 2017, as Mozaffari et al., 2023, have it", krum_minority)
+@weighting("multi-krum", "Blanchard et al., 2017, as Mozaffari et al., 2023, have it", krum_minority)
 def multi_krum(products: Matrix, malicious: int) -> Matrix:
     """The mean of what krum selects, one after the other while more than 2 m + 2 remain."""
     n = len(products)
@@ -95,9 +92,9 @@ def multi_krum_selection(distances: Matrix, malicious: int) -> NDArray[np.intp]:
 
 
 def _closest(distances: Matrix, malicious: int) -> int:
-    """Return the update with the least sum of distances to its nearest neighbours, itself not counted."""
-    neighbours = max(1, len(distances) - malicious - 2)
-    sums = np.sort(distances, axis=1)[:, 1 : neighbours + 1].sum(axis=1)
+    """Return the update with the least sum of distances to its nearest neighbors, itself not counted."""
+    neighbors = max(1, len(distances) - malicious - 2)
+    sums = np.sort(distances, axis=1)[:, 1 : neighbors + 1].sum(axis=1)
     # Mixtures that differ by the same exchange tie; then the first is taken, whatever rounding says.
     return int(np.argmax(sums <= sums.min() * (1 + TIE)))
 
@@ -108,7 +105,7 @@ def _equal_weights(n: int, selected: NDArray[np.intp]) -> Matrix:
     return weights
 
 
-@weighing("geometric-median", "Pillutla et al., 2022 (smoothed Weiszfeld)", minority)
+@weighting("geometric-median", "Pillutla et al., 2022 (smoothed Weiszfeld)", minority)
 def geometric_median(products: Matrix, malicious: int) -> Matrix:
     """The point with the least sum of distances to all updates."""
     n = len(products)
@@ -125,20 +122,28 @@ def geometric_median(products: Matrix, malicious: int) -> Matrix:
     return weights
 
 
-@weighing("centred-clipping", "Karimireddy et al., 2021", minority)
-def centred_clipping(products: Matrix, malicious: int) -> Matrix:
-    """The mean way from the most central update, no way longer than the median one; three times over."""
+@weighting("centered-clipping", "Karimireddy et al., 2021", minority)
+def centered_clipping(
+    products: Matrix,
+    malicious: int,
+    *,
+    radius: Annotated[
+        float, Field(gt=0, description="the longest a difference may be, in median lengths")
+    ] = 1.0,
+    steps: Annotated[int, Field(ge=1, description="how often the center is moved")] = 3,
+) -> Matrix:
+    """Average the differences from the most central update, clipped to the median length, iteratively."""
     n = len(products)
-    need(n > 2 * malicious, "centred-clipping", "n > 2 m", n, malicious)
+    need(n > 2 * malicious, "centered-clipping", "n > 2 m", n, malicious)
     weights = _equal_weights(n, np.array([np.argmin(np.sqrt(_distances(products)).sum(axis=1))]))
-    for _ in range(3):
+    for _ in range(steps):
         lengths = _distances_to(weights, products)
-        shorten = _cut(lengths, float(np.median(lengths)))
-        weights = weights * (1 - shorten.mean()) + shorten / n
+        clipped = _clip(lengths, radius * float(np.median(lengths)))
+        weights = weights * (1 - clipped.mean()) + clipped / n
     return weights
 
 
-def _cut(lengths: Matrix, longest: float) -> Matrix:
+def _clip(lengths: Matrix, longest: float) -> Matrix:
     """Return by what each update is multiplied to be no longer than that."""
     return np.asarray(longest / np.maximum(lengths, max(longest, 1e-300)), np.float64)
 
@@ -147,13 +152,24 @@ def _screened_minority(clients: int) -> int:
     return max(0, krum_minority(clients))
 
 
-@weighing("screened-mean", "fedrank (docs/votes.md)", _screened_minority)
-def screened_mean(products: Matrix, malicious: int) -> Matrix:
-    """The mean of the updates that do not oppose the consensus, none longer than twice the median one.
+@weighting("screened-mean", "fedrank (docs/votes.md)", _screened_minority)
+def screened_mean(
+    products: Matrix,
+    malicious: int,
+    *,
+    longest: Annotated[
+        float, Field(gt=0, description="the length that updates are clipped to, in median lengths")
+    ] = 2.0,
+    opposed: Annotated[
+        float,
+        Field(ge=-1, le=1, description="the correlation with the consensus up to which updates are left out"),
+    ] = -0.2,
+) -> Matrix:
+    """Average the updates that do not oppose the consensus, none longer than twice the median length.
 
-    The consensus is robust but loses what few know: `nnm+multi-krum` of the updates, cut to one length. It
-    only judges. What counts are the updates themselves, so little is lost where nobody is malicious. Those
-    that the consensus is not made of may together pull no harder than if they were independent.
+    The consensus is `nnm+multi-krum` of the updates, clipped to one length: robust, but it loses what few
+    clients know, so it only judges. The updates themselves are averaged, which costs little without attack.
+    Those that the consensus is not made of may together pull no harder than if they were independent.
     """
     n = len(products)
     if n <= 2 and malicious == 0:
@@ -161,10 +177,10 @@ def screened_mean(products: Matrix, malicious: int) -> Matrix:
     need(n > 2 * malicious + 2, "screened-mean", "n > 2 m + 2", n, malicious)
     lengths = np.sqrt(np.diag(products))
     median_length = float(np.median(lengths))
-    cut = _cut(lengths, median_length)
+    cut = _clip(lengths, median_length)
     consensus = cut * _mixed_multi_krum(products * cut * cut[:, None], malicious)
-    kept = _correlations_with_the_others(consensus, products) > OPPOSED
-    weights = kept * _cut(lengths, LONGEST * median_length)
+    kept = _correlations_with_the_others(consensus, products) > opposed
+    weights = kept * _clip(lengths, longest * median_length)
     outside = np.where(consensus == 0, weights, 0)
     together = (outside * (products * outside).sum(axis=1)).sum()
     independent = (outside**2 * np.diag(products)).sum()
@@ -175,7 +191,7 @@ def screened_mean(products: Matrix, malicious: int) -> Matrix:
 
 def _mixed_multi_krum(products: Matrix, malicious: int) -> Matrix:
     """Return the weights of nnm+multi-krum."""
-    counts = nearest_neighbour_mixing(products, malicious)
+    counts = nearest_neighbor_mixing(products, malicious)
     members = len(products) - malicious
     mixed = counts @ products @ counts.T / members**2
     return np.asarray((multi_krum(mixed, malicious)[:, None] * counts).sum(axis=0) / members)
@@ -197,11 +213,11 @@ def _distances_to(weights: Matrix, products: Matrix) -> Matrix:
     return np.asarray(np.sqrt(np.maximum(squares, 0)))
 
 
-@mixing("nnm", "Allouah et al., 2023", minority)
-def nearest_neighbour_mixing(
+@preaggregator("nnm", "Allouah et al., 2023", minority)
+def nearest_neighbor_mixing(
     products: Matrix, malicious: int, _rng: np.random.Generator | None = None
 ) -> Matrix:
-    """Each update becomes the mean of its n - m nearest neighbours, itself included."""
+    """Each update becomes the mean of its n - m nearest neighbors, itself included."""
     n = len(products)
     need(n > 2 * malicious, "nnm", "n > 2 m", n, malicious)
     nearest = np.argsort(_distances(products), axis=1, kind="stable")[:, : n - malicious]

@@ -1,6 +1,10 @@
 """What malicious clients send instead of what they have learned. Each attack is one function."""
 
-from fedrank.attacks import data, rankings, vectors, vem, weights
+import fedrank.attacks.data
+import fedrank.attacks.rankings
+import fedrank.attacks.vectors
+import fedrank.attacks.vem
+import fedrank.attacks.weights  # noqa: F401  (each registers its attacks)
 from fedrank.attacks.base import (
     ATTACKS,
     Attack,
@@ -22,10 +26,5 @@ __all__ = [
     "View",
     "attack",
     "attack_named",
-    "data",
     "data_poisoning",
-    "rankings",
-    "vectors",
-    "vem",
-    "weights",
 ]

@@ -1,22 +1,20 @@
-"""What an attack is: a function from what the colluders of a round know to the updates they send."""
+"""What an attack is: a function from what the malicious clients of a round know to the updates they send."""
 
 from __future__ import annotations
 
-import difflib
 import enum
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from fedrank.data import Federation
-from fedrank.errors import ConfigError
-from fedrank.rank import Layout
+from fedrank.errors import BallotError, ConfigError
+from fedrank.parameters import checked, did_you_mean, parameters_of, summary_of
+from fedrank.rank import Layout, check_ranking
 
 Update = NDArray[Any]
 
@@ -56,7 +54,7 @@ class View:
     benign : what the benign clients of the round have learned; empty unless the attack knows it.
     malicious : how many colluders there are in this round.
     selected : how many clients there are in this round.
-    expected : how many malicious ones the server's rule is told to expect among them.
+    assumed : how many malicious ones the server's rule assumes among them.
     aggregate : what the server's rule would make of some updates; for rankings, the vote.
     rng : the adversary's own randomness.
     """
@@ -68,20 +66,20 @@ class View:
     benign: list[Update]
     malicious: int
     selected: int
-    expected: int
+    assumed: int
     aggregate: Callable[[list[Update]], Update]
     rng: np.random.Generator
 
 
-Craft = Callable[..., Update]
-"""Takes a view, and parameters by keyword; returns what the colluders send (`Knowledge.OWN`: this one)."""
+Craft = Callable[..., Update | list[Update]]
+"""Takes a view, and parameters by keyword; returns one update for all colluders, or a list of one each."""
 Poison = Callable[[Federation, frozenset[int]], Federation]
 """Returns the data with that of the malicious clients changed."""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """An attack by its name."""
+    """A registered attack, with its parameters set."""
 
     name: str
     summary: str
@@ -92,47 +90,51 @@ class Attack:
     poison: Poison | None = None
 
     @property
-    def parameters(self) -> type[BaseModel]:
-        """The keyword parameters of the attack's function, with their types, defaults and descriptions."""
-        function = self.craft.func if isinstance(self.craft, partial) else self.craft
-        hints = get_type_hints(function, include_extras=True)
-        fields: dict[str, Any] = {
-            name: (hints[name], parameter.default)
-            for name, parameter in inspect.signature(function).parameters.items()
-            if parameter.kind is parameter.KEYWORD_ONLY
-        }
-        strict = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-        return create_model(self.name, __config__=strict, **fields)
+    def function(self) -> Callable[..., Any]:
+        """The function that was registered."""
+        made = self.poison or self.craft
+        return made.func if isinstance(made, partial) else made
 
     def having(self, **parameters: Any) -> Attack:
-        """Return the attack with some of its parameters set.
+        """Return the attack with some of its parameters set. A parameter `knows` is its knowledge.
 
         >>> from fedrank.attacks import attack_named
-        >>> attack_named("lie").having(direction="up")
+        >>> attack_named("alie").having(direction="up")
         Traceback (most recent call last):
-        fedrank.errors.ConfigError: the attack 'lie': direction = 'up': input should be 'std' or 'sign'
+        fedrank.errors.ConfigError: the attack 'alie': direction = 'up': input should be 'std' or 'sign'
         """
-        try:
-            checked = self.parameters.model_validate(parameters)
-        except ValidationError as error:
-            raise ConfigError(f"the attack {self.name!r}: {self._explained(error)}") from None
-        return replace(self, craft=partial(self.craft, **checked.model_dump())) if parameters else self
-
-    def _explained(self, error: ValidationError) -> str:
-        problem = error.errors()[0]
-        name = str(problem["loc"][0])
-        if problem["type"] == "extra_forbidden":
-            known = list(self.parameters.model_fields)
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known) or 'none'}"
-            return f"there is no parameter {name!r}; {hint}"
-        return f"{name} = {problem['input']!r}: {problem['msg'][0].lower()}{problem['msg'][1:]}"
+        given = checked(self.function, parameters, f"the attack {self.name!r}")
+        knows = Knowledge[given["knows"].upper()] if "knows" in given else self.knows
+        return replace(self, craft=partial(self.craft, **given), knows=knows) if given else self
 
     def updates(self, view: View) -> list[Update]:
         """Return the update that each colluder sends, in the order of `View.own`."""
         if self.knows is Knowledge.OWN:
-            return [self.craft(_alone(view, update)) for update in view.own]
-        return [self.craft(view)] * len(view.own)
+            return [self._usable(self.craft(_alone(view, update)), view) for update in view.own]
+        sent = self.craft(view)
+        if isinstance(sent, list):
+            if len(sent) != len(view.own):
+                raise self._broken(f"{len(sent)} updates for {len(view.own)} malicious clients")
+            return [self._usable(update, view) for update in sent]
+        return [self._usable(sent, view)] * len(view.own)
+
+    def _usable(self, update: Any, view: View) -> Update:
+        """Stop a run whose attack is broken: a broken attack must never look like a strong defense."""
+        if not isinstance(update, np.ndarray):
+            raise self._broken(type(update).__name__)
+        if self.target is Target.RANKINGS:
+            try:
+                check_ranking(update, view.layout)
+            except BallotError as error:
+                raise self._broken(f"no ranking ({error})") from error
+        elif update.shape != (view.layout.size,) or update.dtype.kind != "f":
+            raise self._broken(f"{update.dtype} of shape {update.shape}, expected {view.layout.size} floats")
+        elif np.isnan(update).any() and all(np.isfinite(each).all() for each in (*view.own, *view.benign)):
+            raise self._broken("NaN")
+        return update
+
+    def _broken(self, returned: str) -> ConfigError:
+        return ConfigError(f"the attack {self.name!r} ({self.function.__qualname__}) returned {returned}")
 
 
 def _alone(view: View, update: Update) -> View:
@@ -143,10 +145,10 @@ ATTACKS: dict[str, Attack] = {}
 
 
 def attack(name: str, *, target: Target, knows: Knowledge, source: str) -> Callable[[Craft], Craft]:
-    """Register a function as the attack of this name. Its first line of documentation is its summary."""
+    """Register a function as the attack of this name. The first line of its docstring is its summary."""
 
     def register(function: Craft) -> Craft:
-        ATTACKS[name] = Attack(name, _summary(function), source, target, knows, function)
+        _add(Attack(name, summary_of(function), source, target, knows, function))
         return function
 
     return register
@@ -156,25 +158,27 @@ def data_poisoning(name: str, *, source: str) -> Callable[[Poison], Poison]:
     """Register a function that changes the malicious clients' data. They then train and send as others do."""
 
     def register(function: Poison) -> Poison:
-        summary = _summary(function)
-        ATTACKS[name] = Attack(
-            name, summary, source, Target.EITHER, Knowledge.OWN, _what_was_learned, function
-        )
+        summary = summary_of(function)
+        _add(Attack(name, summary, source, Target.EITHER, Knowledge.OWN, _what_was_learned, function))
         return function
 
     return register
 
 
+def _add(made: Attack) -> None:
+    before = ATTACKS.get(made.name)
+    if before is not None and before.function.__qualname__ != made.function.__qualname__:
+        raise ConfigError(f"there is an attack {made.name!r} already, {before.function.__qualname__}")
+    parameters_of(made.function)  # what cannot be a parameter is told here, not in the middle of a run
+    ATTACKS[made.name] = made
+
+
 def attack_named(name: str) -> Attack:
     """Return an attack by its name."""
     if name not in ATTACKS:
-        raise ConfigError(f"there is no attack {name!r}; there are: {', '.join(ATTACKS)}")
+        raise ConfigError(f"unknown attack {name!r}{did_you_mean(name, ATTACKS)}")
     return ATTACKS[name]
 
 
 def _what_was_learned(view: View) -> Update:
     return view.own[0]
-
-
-def _summary(function: Callable[..., Any]) -> str:
-    return (function.__doc__ or "").strip().splitlines()[0]

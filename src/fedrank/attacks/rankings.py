@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from fedrank.attacks.base import Knowledge, Target, View, attack
 from fedrank.rank import Ranking, rank_points, reputation, top_count, vote_on
 
-FACTOR = 16
 FACTORS = (1, 2, 4, 8, 16, 32, 64)
 BAND = 0.1
 """How much of a layer lies in the band on each side of the border."""
@@ -28,45 +30,40 @@ def reverse(view: View) -> Ranking:
     return voted
 
 
-@attack("random", target=Target.RANKINGS, knows=Knowledge.OWN, source="the usual reference")
+@attack("random", target=Target.RANKINGS, knows=Knowledge.OWN, source="common baseline")
 def random(view: View) -> Ranking:
-    """A random ranking, other for each malicious client."""
+    """A random ranking, different for each malicious client."""
     return np.concatenate([view.rng.permutation(layer.size) for layer in view.layout]).astype(np.int32)
 
 
 @attack("mirror", target=Target.RANKINGS, knows=Knowledge.COLLUDERS, source="fedrank")
-def mirror(view: View) -> Ranking:
-    """The colluders vote, and send the global ranking moved 16 times as far the other way."""
-    return _mirrored(view, vote_on(view.own, view.layout), FACTOR)
-
-
-@attack("mirror-alone", target=Target.RANKINGS, knows=Knowledge.OWN, source="fedrank")
-def mirror_alone(view: View) -> Ranking:
-    """Each malicious client mirrors what it has learned itself, so that no two ballots are alike."""
-    return _mirrored(view, view.own[0], FACTOR)
-
-
-@attack("mirror-shallow", target=Target.RANKINGS, knows=Knowledge.COLLUDERS, source="fedrank")
-def mirror_shallow(view: View) -> Ranking:
-    """Mirror in all layers but the largest, where the colluders send what they have learned."""
-    voted = vote_on(view.own, view.layout)
-    sent = _mirrored(view, voted, FACTOR)
-    largest = max(view.layout, key=lambda layer: layer.size)
-    sent[largest.edges] = voted[largest.edges]
-    return sent
+def mirror(
+    view: View,
+    *,
+    factor: Annotated[int, Field(ge=1, description="how many times as far the ranking is moved back")] = 16,
+    layers: Annotated[
+        Literal["all", "small"], Field(description="small: be honest in the largest layer")
+    ] = "all",
+    alone: Annotated[bool, Field(description="each client mirrors what it has learned itself")] = False,
+) -> Ranking | list[Ranking]:
+    """The colluders vote, and send the global ranking moved several times as far the other way."""
+    if alone:
+        return [_mirrored_in(view, own, factor, layers) for own in view.own]
+    return _mirrored_in(view, vote_on(view.own, view.layout), factor, layers)
 
 
 @attack("mirror-tuned", target=Target.RANKINGS, knows=Knowledge.COLLUDERS, source="fedrank")
-def mirror_tuned(view: View) -> Ranking:
-    """Mirror by the factor that sets the vote back most; the colluders' ballots stand for all others."""
-    honest = [view.own[i % len(view.own)] for i in range(view.selected - view.malicious)]
-    return _most_harmful(view, honest)
-
-
-@attack("mirror-omniscient", target=Target.RANKINGS, knows=Knowledge.BENIGN, source="fedrank")
-def mirror_omniscient(view: View) -> Ranking:
-    """Mirror what the benign clients have learned, by the factor that sets the real vote back most."""
-    return _most_harmful(view, view.benign or view.own)
+def mirror_tuned(
+    view: View,
+    *,
+    knows: Annotated[
+        Literal["colluders", "benign"], Field(description="whose ballots the vote is simulated with")
+    ] = "colluders",
+) -> Ranking:
+    """Mirror by the factor that sets the simulated vote back most."""
+    if knows == "benign":
+        return _most_harmful(view, view.benign or view.own)
+    return _most_harmful(view, [view.own[i % len(view.own)] for i in range(view.selected - view.malicious)])
 
 
 @attack("band", target=Target.RANKINGS, knows=Knowledge.COLLUDERS, source="fedrank")
@@ -81,6 +78,15 @@ def band(view: View) -> Ranking:
         rest = np.concatenate([order[: below.start], order[above.stop :]])
         voted[layer.edges] = np.concatenate([order[above], rest, order[below]])
     return voted
+
+
+def _mirrored_in(view: View, voted: Ranking, factor: int, layers: str) -> Ranking:
+    """Return a mirrored ranking; in the largest layer an honest one, if only the small ones are attacked."""
+    sent = _mirrored(view, voted, factor)
+    if layers == "small":
+        largest = max(view.layout, key=lambda layer: layer.size)
+        sent[largest.edges] = voted[largest.edges]
+    return sent
 
 
 def _mirrored(view: View, voted: Ranking, factor: int) -> Ranking:

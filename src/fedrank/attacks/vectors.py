@@ -28,13 +28,13 @@ Direction = Annotated[
 ]
 
 
-@attack("sign-flip", target=Target.EITHER, knows=Knowledge.OWN, source="the usual reference")
+@attack("sign-flip", target=Target.EITHER, knows=Knowledge.OWN, source="common baseline")
 def sign_flip(view: View) -> Floats:
     """The opposite of what was learned."""
     return floats(-view.own[0])
 
 
-@attack("noise", target=Target.EITHER, knows=Knowledge.OWN, source="the usual reference")
+@attack("noise", target=Target.EITHER, knows=Knowledge.OWN, source="common baseline")
 def noise(view: View) -> Floats:
     """Random numbers as large as what was learned."""
     return floats(view.rng.standard_normal(view.own[0].size) * view.own[0].std())
@@ -47,7 +47,7 @@ def inner_product_manipulation(view: View) -> Floats:
     return floats(-1.1 * len(benign) / view.malicious * benign.mean(axis=0))
 
 
-@attack("lie", target=Target.EITHER, knows=Knowledge.BENIGN, source="Baruch et al., 2019")
+@attack("alie", target=Target.EITHER, knows=Knowledge.BENIGN, source="Baruch et al., 2019")
 def a_little_is_enough(view: View, *, direction: Direction = "std") -> Floats:
     """The benign mean, moved by as many deviations as leave a majority of benign updates farther out."""
     benign = benign_of(view)

@@ -80,7 +80,7 @@ def dynamic_multi_krum(view: View) -> Floats:
     """Against Multi-Krum: the largest factor at which malicious updates are selected, as many as can be."""
     benign = benign_of(view)
     n, m = len(benign), view.malicious
-    expected = max(0, min(view.expected, krum_minority(n + m)))  # what Multi-Krum can bear
+    assumed = max(0, min(view.assumed, krum_minority(n + m)))  # what Multi-Krum can bear
     mean = benign.mean(axis=0)
     distances = np.zeros((n + m, n + m))
     distances[:n, :n] = squared_distances(benign)
@@ -91,7 +91,7 @@ def dynamic_multi_krum(view: View) -> Floats:
         def passes(factor: float, distances_at: Distances = distances_at) -> bool:
             distances[n:, :n] = distances_at(factor)
             distances[:n, n:] = distances[n:, :n].T
-            selected = multi_krum_selection(distances, expected)
+            selected = multi_krum_selection(distances, assumed)
             return bool(0 < np.count_nonzero(selected >= n) == min(m, selected.size))
 
         update = mean - np.float32(largest_passing(passes)) * direction

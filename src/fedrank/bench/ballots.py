@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrank.ballots import BallotCodec, BallotFormat
+from fedrank.ballots.levels import HALF, level_borders
+from fedrank.ballots.traffic import least_bits
 from fedrank.bench.measure import Row, cpu_seconds
 from fedrank.bench.training import mnist
 from fedrank.engine import local_engine
 from fedrank.experiment.rounds import select
 from fedrank.methods import FRL, Method
 from fedrank.nn import NETWORKS, LocalTraining, supernetwork
-from fedrank.rank import Form, Kind, Layout, Ranking
-from fedrank.rank.levels import HALF, level_borders
-from fedrank.rank.traffic import least_bits
+from fedrank.rank import Layout, Ranking
 
 LEVELS = (256, 64, 16, 4, 2)
 SPARSE = ("top=50%", "top=10%")
@@ -27,17 +28,17 @@ def ballots(data_dir: Path, *, quick: bool) -> Iterator[Row]:
     """Train, and look at one client's ballot and at the broadcast of every round."""
     what, federation = mnist(data_dir)
     frl: Method[Any] = FRL(supernetwork(NETWORKS["lenet"](), seed=7), LocalTraining())
-    layout, rounds, per_round = frl.layout, 2 if quick else 20, 3 if quick else 25
+    layout, rounds, per_round = frl.network.layout, 2 if quick else 20, 3 if quick else 25
     seen: list[tuple[Ranking, Ranking]] = []
     state = frl.init()
     with local_engine(frl, federation, workers=2) as engine:
         while state.round < rounds:
             one, *others = select(federation.voters, per_round, 7, state.round)
             message = frl.broadcast(state)
-            collected = engine.collect(state.round, message, others, [one])
+            collected = engine.collect(message, others, [one])
             ranking = collected.learned[one].update
             seen.append((state.ranking, ranking))
-            collected.add(one, frl.write(message, ranking, one))
+            collected.add(one, frl.encode(frl.receive(message), ranking, one))
             state = frl.aggregate(state, collected.messages)
     section = f"bits per edge of a ballot, {what}, mean of rounds 1 to {rounds}"
     yield from _sizes(section, layout, seen)
@@ -50,21 +51,25 @@ def ballots(data_dir: Path, *, quick: bool) -> Iterator[Row]:
 def _sizes(section: str, layout: Layout, pairs: list[tuple[Ranking, Ranking]]) -> Iterator[Row]:
     """Compare coded ballots with what an ideal coder needs that knows each edge's level in the reference."""
     lowest = least_bits(layout) / layout.size
-    yield Row(section, "log2(n!), the paper's lower bound", lowest, "bits", 1.0)
-    exact = _mean_bits(layout, Kind.parse("exact coded"), pairs)
+    yield Row(section, "log2(n!), the ballot's lower bound", lowest, "bits", 1.0)
+    exact = _mean_bits(layout, BallotFormat.parse("exact coded"), pairs)
     yield Row(section, "exact coded, against log2(n!)", exact, "bits", exact / lowest)
     for count in LEVELS:
         ideal = float(np.mean([_conditional_entropy(layout, count, *pair) for pair in pairs]))
         yield Row(section, f"levels={count}: ideal, level by level", ideal, "bits", 1.0)
         for words in (f"levels={count} coded", f"levels={count} dithered coded"):
-            bits = _mean_bits(layout, Kind.parse(words), pairs)
+            bits = _mean_bits(layout, BallotFormat.parse(words), pairs)
             yield Row(section, words, bits, "bits", bits / ideal)
     for share in SPARSE:
-        yield Row(section, f"{share} coded", _mean_bits(layout, Kind.parse(f"{share} coded"), pairs), "bits")
+        yield Row(
+            section, f"{share} coded", _mean_bits(layout, BallotFormat.parse(f"{share} coded"), pairs), "bits"
+        )
 
 
-def _mean_bits(layout: Layout, kind: Kind, pairs: list[tuple[Ranking, Ranking]]) -> float:
-    lengths = [len(Form(layout, kind, reference).fill_in(ranking)) for reference, ranking in pairs]
+def _mean_bits(layout: Layout, ballot_format: BallotFormat, pairs: list[tuple[Ranking, Ranking]]) -> float:
+    lengths = [
+        len(BallotCodec(layout, ballot_format, reference).encode(ranking)) for reference, ranking in pairs
+    ]
     return 8 * float(np.mean(lengths)) / layout.size
 
 
@@ -103,10 +108,10 @@ def _speeds(layout: Layout, reference: Ranking, ranking: Ranking) -> Iterator[Ro
     shapes = ("exact", *SPARSE, *(f"levels={count}" for count in LEVELS))
     for coding in ("packed", "coded"):
         for shape in shapes:
-            form = Form(layout, Kind.parse(f"{shape} {coding}"), reference)
-            paper = form.fill_in(ranking)
-            counting = cpu_seconds(lambda f=form, p=paper: f.count(p, 0, total), repeat=3)  # type: ignore[misc]
-            writing = cpu_seconds(lambda f=form: f.fill_in(ranking), repeat=3)  # type: ignore[misc]
+            codec = BallotCodec(layout, BallotFormat.parse(f"{shape} {coding}"), reference)
+            ballot = codec.encode(ranking)
+            counting = cpu_seconds(lambda f=codec, p=ballot: f.add_to(p, 0, total), repeat=3)  # type: ignore[misc]
+            writing = cpu_seconds(lambda f=codec: f.encode(ranking), repeat=3)  # type: ignore[misc]
             yield Row(section, f"{shape} {coding}: check and count", 1e3 * counting, "ms", counting / unit)
             yield Row(section, f"{shape} {coding}: write", 1e3 * writing, "ms", writing / unit)
             yield Row(section, f"{shape} {coding}: write by count", writing / counting, "")

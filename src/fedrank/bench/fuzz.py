@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedrank.ballots import BallotCodec, BallotFormat
+from fedrank.ballots.codec import FRAME, LENGTH
 from fedrank.bench.measure import Row
 from fedrank.errors import BallotError
-from fedrank.rank import Form, Kind, Layout, Ranking
-from fedrank.rank.form import HEADER, LENGTH
+from fedrank.rank import Layout, Ranking
 
 Mutation = Callable[[bytes, bytes, np.random.Generator], bytes]
-KINDS = (
+FORMATS = (
     *("exact", "levels=2", "levels=16", "levels=16 dithered", "levels=1000", "top=50%", "top=10%"),
     *("exact coded", "levels=2 coded", "levels=16 coded", "levels=16 dithered coded", "levels=1000 coded"),
     *("top=50% coded", "top=10% coded"),
@@ -37,43 +38,43 @@ class Fuzzed:
     """The longest time for one, in honest ballots."""
 
 
-def fuzz(kind: Kind, count: int, seed: int = 0) -> Fuzzed:
+def fuzz(ballot_format: BallotFormat, count: int, seed: int = 0) -> Fuzzed:
     """Count mutated ballots, and check on each accepted one that it is what an honest client could send.
 
     That check does not trust the decoder: a legal ballot must be the one string of bytes that the
     encoder makes of the ranking it tells of. A refused one must leave the tally as it was.
     """
     rng = np.random.default_rng(seed)
-    form = Form(LAYOUT, kind, random_ranking(rng), run=b"sixteen bytes...", round=3)
-    honest = [form.fill_in(random_ranking(rng), SENDER) for _ in range(8)]
+    codec = BallotCodec(LAYOUT, ballot_format, random_ranking(rng), run=b"sixteen bytes...", round=3)
+    honest = [codec.encode(random_ranking(rng), SENDER) for _ in range(8)]
     total = rng.integers(0, 1000, LAYOUT.size)
     before = total.tobytes()
     started = time.process_time()
-    for paper in honest * 4:
-        form.count(paper, SENDER, np.zeros(LAYOUT.size, np.int64))
+    for ballot in honest * 4:
+        codec.add_to(ballot, SENDER, np.zeros(LAYOUT.size, np.int64))
     usual = (time.process_time() - started) / (4 * len(honest))
     accepted, slowest = 0, 0.0
     illegal: list[bytes] = []
     for _ in range(count):
         first, second = (honest[i] for i in rng.integers(len(honest), size=2))
-        paper = first
+        ballot = first
         for _ in range(int(rng.integers(1, 4))):
             mutate = MUTATIONS[int(rng.integers(len(MUTATIONS)))]
-            paper = mutate(paper, second, rng)
+            ballot = mutate(ballot, second, rng)
         if rng.random() < 0.9:
-            paper = sealed(paper)
+            ballot = sealed(ballot)
         started = time.process_time()
         try:
-            form.count(paper, SENDER, total)
+            codec.add_to(ballot, SENDER, total)
         except BallotError:
             slowest = max(slowest, time.process_time() - started)
             if total.tobytes() != before:
-                raise AssertionError(f"a refused ballot changed the tally: {paper.hex()}") from None
+                raise AssertionError(f"a refused ballot changed the tally: {ballot.hex()}") from None
             continue
         accepted += 1
         total = np.frombuffer(before, np.int64).copy()
-        if form.fill_in(form.read(paper, SENDER), SENDER) != paper:
-            illegal.append(paper)
+        if codec.encode(codec.decode(ballot, SENDER), SENDER) != ballot:
+            illegal.append(ballot)
     return Fuzzed(count, accepted, illegal, slowest / usual)
 
 
@@ -82,62 +83,62 @@ def random_ranking(rng: np.random.Generator) -> Ranking:
     return np.concatenate([rng.permutation(layer.size) for layer in LAYOUT]).astype(np.int32)
 
 
-def sealed(paper: bytes) -> bytes:
+def sealed(ballot: bytes) -> bytes:
     """Return a ballot with the right checksum, as a cheat would send it."""
-    body = paper[: -LENGTH.size]
+    body = ballot[: -LENGTH.size]
     return body + LENGTH.pack(zlib.crc32(body))
 
 
-def flip_bits(paper: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
+def flip_bits(ballot: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
     """Flip a few bits anywhere."""
-    data = bytearray(paper)
+    data = bytearray(ballot)
     for place in rng.integers(8 * len(data), size=int(rng.integers(1, 5))) if data else ():
         data[place // 8] ^= 1 << place % 8
     return bytes(data)
 
 
-def flip_content(paper: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
+def flip_content(ballot: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
     """Write random bytes behind the header."""
-    data = bytearray(paper)
-    begin = HEADER.size + LENGTH.size * len(LAYOUT)
+    data = bytearray(ballot)
+    begin = FRAME.header_bytes + LENGTH.size * len(LAYOUT)
     for place in rng.integers(begin, max(begin + 1, len(data)), size=int(rng.integers(1, 9))):
         if place < len(data):
             data[place] = rng.integers(256)
     return bytes(data)
 
 
-def truncate(paper: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
+def truncate(ballot: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
     """Cut the end off."""
-    return paper[: int(rng.integers(len(paper) + 1))]
+    return ballot[: int(rng.integers(len(ballot) + 1))]
 
 
-def lengthen(paper: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
+def lengthen(ballot: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
     """Put something behind the end."""
-    return paper + rng.bytes(int(rng.integers(1, 20)))
+    return ballot + rng.bytes(int(rng.integers(1, 20)))
 
 
-def splice(paper: bytes, other: bytes, rng: np.random.Generator) -> bytes:
+def splice(ballot: bytes, other: bytes, rng: np.random.Generator) -> bytes:
     """Begin with one ballot and end with another."""
-    place = int(rng.integers(len(paper) + 1))
-    return paper[:place] + other[place:]
+    place = int(rng.integers(len(ballot) + 1))
+    return ballot[:place] + other[place:]
 
 
-def swap_pieces(paper: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
+def swap_pieces(ballot: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
     """Exchange two pieces of the ballot."""
-    a, b, c = sorted(int(place) for place in rng.integers(len(paper) + 1, size=3))
-    return paper[:a] + paper[b:c] + paper[a:b] + paper[c:]
+    a, b, c = sorted(int(place) for place in rng.integers(len(ballot) + 1, size=3))
+    return ballot[:a] + ballot[b:c] + ballot[a:b] + ballot[c:]
 
 
-def noise(paper: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
+def noise(ballot: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
     """Keep the header and the lengths, and send noise."""
-    kept = HEADER.size + LENGTH.size * len(LAYOUT)
-    return paper[:kept] + rng.bytes(max(0, len(paper) - kept))
+    kept = FRAME.header_bytes + LENGTH.size * len(LAYOUT)
+    return ballot[:kept] + rng.bytes(max(0, len(ballot) - kept))
 
 
-def lie_about_lengths(paper: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
+def lie_about_lengths(ballot: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
     """Change the length of a section."""
-    data = bytearray(paper)
-    place = HEADER.size + LENGTH.size * int(rng.integers(len(LAYOUT)))
+    data = bytearray(ballot)
+    place = FRAME.header_bytes + LENGTH.size * int(rng.integers(len(LAYOUT)))
     if place + LENGTH.size <= len(data):
         LENGTH.pack_into(data, place, int(rng.choice([0, 1, 4, 2**30, 2**32 - 1, int(rng.integers(2**32))])))
     return bytes(data)
@@ -156,11 +157,11 @@ MUTATIONS: tuple[Mutation, ...] = (
 
 
 def fuzzing(*, quick: bool) -> Iterator[Row]:
-    """Fuzz every kind of ballot."""
+    """Fuzz every ballot_format of ballot."""
     count = 5_000 if quick else 200_000
-    section = f"{count:,} hostile ballots of each kind"
-    for words in KINDS:
-        result = fuzz(Kind.parse(words), count)
+    section = f"{count:,} hostile ballots of each ballot_format"
+    for words in FORMATS:
+        result = fuzz(BallotFormat.parse(words), count)
         yield Row(section, f"{words}: illegal ones accepted", len(result.illegal), "")
         yield Row(section, f"{words}: legal after all", result.accepted, "")
         yield Row(section, f"{words}: slowest", result.slowest, "honest")

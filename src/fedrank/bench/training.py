@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedrank.bench.measure import Limits, Row, cpu_seconds
-from fedrank.data import Dirichlet, Federation, deal, load, split
+from fedrank.data import Dirichlet, Federation, load, partition, split
 from fedrank.engine import Engine, local_engine
 from fedrank.engine.task import one_thread
 from fedrank.errors import DataError
@@ -84,7 +84,7 @@ def mnist(data_dir: Path) -> tuple[str, Federation]:
         test = (images[:10_000], labels[:10_000])
         noise = split(images, labels, by=Dirichlet(1.0), clients=1000, seed=7, test=test)
         return "noise in MNIST's shape", noise
-    federation = deal(loaded.dataset, loaded.train_count, by=Dirichlet(1.0), clients=1000, seed=7)
+    federation = partition(loaded.dataset, loaded.train_count, by=Dirichlet(1.0), clients=1000, seed=7)
     return "MNIST", federation
 
 
@@ -121,9 +121,9 @@ def _play_round(
 ) -> tuple[Any, float, float]:
     """Play one round. Return the state, CPU seconds and wall seconds."""
     state = method.init()
-    engine.collect(0, method.broadcast(state), clients[:workers])  # loads and compiles everything
+    engine.collect(method.broadcast(state), clients[:workers])  # loads and compiles everything
     cpu, wall = engine.cpu_seconds(), time.perf_counter()
-    collected = engine.collect(0, method.broadcast(state), clients)
+    collected = engine.collect(method.broadcast(state), clients)
     state = method.aggregate(state, collected.messages)
     return state, engine.cpu_seconds() - cpu, time.perf_counter() - wall
 

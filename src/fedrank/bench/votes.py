@@ -10,11 +10,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedrank.aggregators import Chain
+from fedrank.aggregators import Aggregator
+from fedrank.ballots import BallotCodec, BallotStore, Tally
 from fedrank.bench.measure import Row, cpu_seconds, peak_bytes
 from fedrank.methods.votes import robust_vote
 from fedrank.nn import NETWORKS, supernetwork
-from fedrank.rank import Box, Form, Layout, Ranking, Tally
+from fedrank.rank import Layout, Ranking
 
 MEMORY = 2**30
 
@@ -25,11 +26,11 @@ def votes(*, quick: bool) -> Iterator[Row]:
     rng = np.random.default_rng(0)
     section = f"vote on {layout.size:,} edges"
     rankings = [np.concatenate([rng.permutation(layer.size) for layer in layout]) for _ in range(4)]
-    form = Form(layout)
-    ballots = [form.fill_in(ranking.astype(np.int32), client) for client, ranking in enumerate(rankings)]
+    codec = BallotCodec(layout)
+    ballots = [codec.encode(ranking.astype(np.int32), client) for client, ranking in enumerate(rankings)]
 
     def tally(count: int) -> Tally:
-        total = Tally(form)
+        total = Tally(codec)
         for number in range(count):
             total.voters.clear()  # so that few ballots can stand for many
             total.add(number % len(ballots), ballots[number % len(ballots)])
@@ -54,27 +55,27 @@ def robust_votes(section: str, layout: Layout, count: int, tallied: float) -> It
     """Measure votes that see all ballots together, against a tally of them and the inner products of all."""
     rng = np.random.default_rng(1)
     reference = np.concatenate([rng.permutation(layer.size) for layer in layout]).astype(np.int32)
-    form = Form(layout, reference=reference)
+    codec = BallotCodec(layout, reference=reference)
     columns = 2**12
     block = rng.standard_normal((count, columns))
     products = cpu_seconds(lambda: block @ block.T, repeat=3) * layout.size / columns
     limit = count * tallied + products
     yield Row(section, f"limit: tally and inner products of {count}", limit, "CPU s", 1.0)
 
-    def boxed() -> tuple[Box, float]:
-        box, seconds = Box(form, memory=MEMORY // 2), 0.0
+    def stored() -> tuple[BallotStore, float]:
+        store, seconds = BallotStore(codec, memory=MEMORY // 2), 0.0
         for client in range(count):
-            ballot = form.fill_in(_turned(reference, layout, client), client)
+            ballot = codec.encode(_turned(reference, layout, client), client)
             begin = time.process_time()
-            box.add(client, ballot)
+            store.add(client, ballot)
             seconds += time.process_time() - begin
-        return box, seconds
+        return store, seconds
 
     for name in ("screened-mean", "nnm+trimmed-mean"):
         tracemalloc.start()
-        box, seconds = boxed()
+        store, seconds = stored()
         begin = time.process_time()
-        robust_vote(box, Chain(name), int(0.4 * count), rng, MEMORY // 2)
+        robust_vote(store, Aggregator(name), int(0.4 * count), 1)
         seconds += time.process_time() - begin
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

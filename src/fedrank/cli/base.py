@@ -13,8 +13,9 @@ from fedrank.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedrank.experiment.config import Experiment
+    from fedrank.experiment.rounds import RunSetup
     from fedrank.experiment.rundir import RunDirectory
-    from fedrank.experiment.runner import Prepared, Result
+    from fedrank.experiment.runner import Result
 
 app = typer.Typer(
     help="""Federated Rank Learning: clients rank the edges of a random network, the server takes a vote.
@@ -93,21 +94,21 @@ def say(text: str, console: Console = out) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def prepare_run(experiment: Experiment, data_dir: Path, device: str) -> Prepared:
-    from fedrank.experiment.runner import prepare
+def build_run(experiment: Experiment, data_dir: Path, device: str) -> RunSetup:
+    from fedrank.experiment.build import build
 
     _check_device(device)
     with out.status("loading data"):
-        return prepare(experiment, data_dir)
+        return build(experiment, data_dir)
 
 
 def run_to_the_end(
-    directory: RunDirectory, prepared: Prepared, workers: int, device: str, log: str | None = None
+    directory: RunDirectory, setup: RunSetup, workers: int, device: str, log: str | None = None
 ) -> None:
     from fedrank.report.page import own_report
     from fedrank.report.terminal import summary_table
 
-    result = play_run(directory, prepared, workers, device, log=log)
+    result = train_run(directory, setup, workers, device, log=log)
     out.print(summary_table(directory.experiment.name, result))
     say(f"  {own_report(directory)}")
 
@@ -121,9 +122,9 @@ def check_log(log: str | None) -> None:
         check_installed()
 
 
-def play_run(
+def train_run(
     directory: RunDirectory,
-    prepared: Prepared,
+    setup: RunSetup,
     workers: int,
     device: str,
     label: str = "round",
@@ -137,7 +138,7 @@ def play_run(
     watchers = [TensorBoardLog(directory.path / "tensorboard")] if log else []
     with RunProgress(console, label) as bar:
         observer = runner.Observers((bar, *watchers))
-        result = runner.run(directory, prepared, workers=workers, device=device, observer=observer)
+        result = runner.run(directory, setup, workers=workers, device=device, observer=observer)
     if result is None:
         say(f"Stopped and saved. Go on with: fedrank resume {directory.path}", console)
         raise typer.Exit(130)

@@ -48,13 +48,12 @@ def methods() -> None:
 def attacks() -> None:
     """List what malicious clients can do: values of [bold]attack.name[/]."""
     from fedrank.attacks import ATTACKS, Attack
+    from fedrank.parameters import described
     from fedrank.report.lists import listing
 
     def origin(attack: Attack) -> str:
-        told = f"{attack.source}. On {attack.target}; knows {attack.knows}."
-        for name, field in attack.parameters.model_fields.items():
-            told += f" [bold]{name}[/] = {field.default!r} ({field.description})."
-        return told
+        told = f"{attack.source}. Targets {attack.target}; knows {attack.knows}."
+        return f"{told}{described(attack.function)}"
 
     out.print(listing((a.name, a.summary, origin(a)) for a in ATTACKS.values()))
 
@@ -63,10 +62,15 @@ def attacks() -> None:
 def aggregators() -> None:
     """List the rules that turn updates into one: values of [bold]method.aggregator[/], joined by +."""
     from fedrank.aggregators import RULES
+    from fedrank.parameters import described
     from fedrank.report.lists import listing
 
     rows = (
-        (f"{rule.name}+" if rule.mixes else rule.name, rule.summary, f"{rule.source}.")
+        (
+            f"{rule.name}+" if rule.is_preaggregator else rule.name,
+            rule.summary,
+            f"{rule.source}.{'' if rule.is_preaggregator else described(rule.function)}",
+        )
         for rule in RULES.values()
     )
     out.print(listing(rows))

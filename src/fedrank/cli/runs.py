@@ -16,14 +16,14 @@ from fedrank.cli.base import (
     SameDevice,
     Workers,
     app,
+    build_run,
     check_log,
     complete_chart,
     complete_preset,
     out,
-    play_run,
-    prepare_run,
     run_to_the_end,
     say,
+    train_run,
 )
 from fedrank.errors import ConfigError, RunError
 
@@ -52,10 +52,10 @@ def demo(
     workers = workers or default_workers()
     results, directories = {}, []
     for name, experiment in demo_experiments().items():
-        prepared = prepare_run(experiment, default_data_dir(), "cpu")
+        setup = build_run(experiment, default_data_dir(), "cpu")
         environment = describe(default_data_dir(), workers, "cpu")
         directories.append(RunDirectory.create(path / name, experiment, environment))
-        results[name] = play_run(directories[-1], prepared, workers, "cpu", name)
+        results[name] = train_run(directories[-1], setup, workers, "cpu", name)
     out.print(demo_table(results))
     from fedrank.report.page import REPORT, write_report
 
@@ -115,9 +115,9 @@ def run(
     workers = workers or default_workers()
     path = out_dir or Path("runs") / f"{experiment.name}-{datetime.now():%Y%m%d-%H%M%S}"
     RunDirectory.check_free(path)
-    prepared = prepare_run(experiment, data_dir, device)
+    setup = build_run(experiment, data_dir, device)
     directory = RunDirectory.create(path, experiment, describe(data_dir, workers, device))
-    run_to_the_end(directory, prepared, workers, device, log)
+    run_to_the_end(directory, setup, workers, device, log)
 
 
 @app.command(rich_help_panel="Experiments")
@@ -148,8 +148,8 @@ def resume(
     changed = differences(directory.environment, describe(data_dir, workers, device))
     if changed:
         out.print(f"Note: {'; '.join(changed)}. The result may differ in rounding.")
-    prepared = prepare_run(directory.experiment, data_dir, device)
-    run_to_the_end(directory, prepared, workers, device, log)
+    setup = build_run(directory.experiment, data_dir, device)
+    run_to_the_end(directory, setup, workers, device, log)
 
 
 @app.command(rich_help_panel="Experiments")
@@ -167,9 +167,9 @@ def evaluate(
 
     directory = RunDirectory.open(run_dir)
     data_dir, device = data_dir or directory.data_dir, device or directory.device
-    prepared = prepare_run(directory.experiment, data_dir, device)
+    setup = build_run(directory.experiment, data_dir, device)
     with out.status("testing"):
-        result = runner.evaluate(directory, prepared, workers=workers or default_workers(), device=device)
+        result = runner.evaluate(directory, setup, workers=workers or default_workers(), device=device)
     out.print(summary_table(directory.experiment.name, result))
 
 
@@ -263,9 +263,9 @@ def audit(
     out.print(audits.history_table(votes))
     if not record["vote"]["ballots"]:
         data_dir, device = data_dir or directory.data_dir, device or directory.device
-        prepared = prepare_run(directory.experiment, data_dir, device)
+        setup = build_run(directory.experiment, data_dir, device)
         with out.status("playing the next round"):
-            played = runner.rehearse(directory, prepared, workers=workers or default_workers(), device=device)
+            played = runner.rehearse(directory, setup, workers=workers or default_workers(), device=device)
         record = runner.record_of(played)
     out.print(audits.ballot_table(record))
     out.print(audits.failure_table(directory.experiment))

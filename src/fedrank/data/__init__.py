@@ -5,13 +5,13 @@ from fedrank.data.federation import (
     Dataset,
     Federation,
     Samples,
-    deal,
+    partition,
     samples,
     split,
     with_labels,
     with_probe,
 )
-from fedrank.data.partition import IID, ByWriter, Dirichlet, Partition, Shards
+from fedrank.data.partitions import IID, ByWriter, Dirichlet, Partition, Shards
 from fedrank.data.preprocess import Inputs, Preprocess
 from fedrank.data.sources import SOURCES, Loaded, Source, data_files, default_data_dir, find_source, load
 
@@ -31,10 +31,10 @@ __all__ = [
     "Shards",
     "Source",
     "data_files",
-    "deal",
     "default_data_dir",
     "find_source",
     "load",
+    "partition",
     "samples",
     "split",
     "with_labels",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.data.partition import Indices, Labels, Partition, Shards
+from fedrank.data.partitions import Indices, Labels, Partition, Shards
 from fedrank.data.preprocess import Inputs, Preprocess
 from fedrank.errors import DataError
 from fedrank.randomness import Purpose, keyed_generator
@@ -138,7 +138,7 @@ def split(
     labels : whole numbers from 0.
     by : `Dirichlet(beta)`, `Shards()`, `IID()` or `ByWriter(writers)`.
     clients : how many; `ByWriter` takes every writer where this is left out.
-    seed : the same seed deals the same hands.
+    seed : the same seed deals the same shares.
     test : inputs and labels of a global test set; all clients' test samples otherwise.
     test_share : what each client keeps back of its samples to be tested on.
     preprocess : how stored inputs become a network's inputs.
@@ -159,10 +159,10 @@ def split(
         labels = np.concatenate([labels, test_labels])
     classes = int(labels.max()) + 1 if labels.size else 1
     dataset = Dataset(inputs, labels, classes, preprocess or Preprocess.default_for(inputs))
-    return deal(dataset, dealt_count, by=by, clients=clients, seed=seed, test_share=test_share)
+    return partition(dataset, dealt_count, by=by, clients=clients, seed=seed, test_share=test_share)
 
 
-def deal(
+def partition(
     dataset: Dataset,
     count: int,
     *,
@@ -179,20 +179,20 @@ def deal(
     if isinstance(by, Shards) and by.test:
         if count == len(dataset.labels):
             raise DataError("there is no global test set whose shards clients could be tested on")
-        both = by.deal_both(dataset.labels[:count], dataset.labels[count:], clients, rng)
+        both = by.partition_both(dataset.labels[:count], dataset.labels[count:], clients, rng)
         dealt = tuple(Client(train, count + test) for train, test in zip(*both, strict=True))
         return Federation(dataset, dealt, np.arange(count, len(dataset.labels)))
-    hands = by.deal(dataset.labels[:count], clients, rng)
-    split_hands = []
-    for number, hand in enumerate(hands):
-        shuffled = keyed_generator(seed, Purpose.HOLD_OUT, number).permutation(hand)
-        held_out = round(test_share * hand.size)
-        split_hands.append(Client(train=shuffled[held_out:], test=shuffled[:held_out]))
+    shares = by.partition(dataset.labels[:count], clients, rng)
+    clients_shares = []
+    for number, share in enumerate(shares):
+        shuffled = keyed_generator(seed, Purpose.HOLD_OUT, number).permutation(share)
+        held_out = round(test_share * share.size)
+        clients_shares.append(Client(train=shuffled[held_out:], test=shuffled[:held_out]))
     if count < len(dataset.labels):
         test = np.arange(count, len(dataset.labels))
     else:
-        test = np.sort(np.concatenate([client.test for client in split_hands]))
-    return Federation(dataset, tuple(split_hands), test)
+        test = np.sort(np.concatenate([client.test for client in clients_shares]))
+    return Federation(dataset, tuple(clients_shares), test)
 
 
 def with_inputs(federation: Federation, inputs: Inputs) -> Federation:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrank.data.federation import Dataset
-from fedrank.data.partition import Labels
+from fedrank.data.partitions import Labels
 from fedrank.data.preprocess import Preprocess
 from fedrank.errors import DataError
 

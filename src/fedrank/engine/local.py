@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Any, Protocol, Self
@@ -15,20 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrank.data import Federation
-from fedrank.engine.process import Failure, Handout, WorkerProcess
+from fedrank.engine.process import Failure, WorkerPayload, WorkerProcess
 from fedrank.engine.task import EVALUATION_BATCH, Outcome, Predictions, Worker, one_thread
 from fedrank.errors import BallotError, ConfigError
-from fedrank.methods import Collector, Learned, Method
+from fedrank.methods import ClientUpdate, Collector, Method
 
 
 @dataclass(frozen=True)
-class Collected:
+class EngineRound:
     """What the clients of a round have sent, and how each fared."""
 
     messages: Collector
     outcomes: dict[int, Outcome]
-    learned: dict[int, Learned]
+    learned: dict[int, ClientUpdate]
     """What the colluding clients have learned; they have sent nothing yet."""
+    download_bytes: int
+    """What each client has received."""
 
     def add(self, client: int, message: bytes, loss: float | None = None) -> None:
         """Gather the message of a client that had not sent one yet."""
@@ -40,8 +42,8 @@ class Collected:
         self.outcomes[client] = Outcome(loss, len(message), refusal)
 
     @property
-    def sent(self) -> int:
-        """The bytes that all clients have sent."""
+    def upload_bytes(self) -> int:
+        """What all clients have sent together."""
         return sum(outcome.sent for outcome in self.outcomes.values())
 
     @property
@@ -53,13 +55,17 @@ class Collected:
             if outcome.refusal is not None
         }
 
+    def mean_loss(self, clients: Collection[int]) -> float | None:
+        """Return the mean training loss of some clients, if any is known."""
+        losses = [self.outcomes[client].loss for client in clients]
+        known = [loss for loss in losses if loss is not None]
+        return float(np.mean(known)) if known else None
+
 
 class Engine(Protocol):
     """Decides where clients train and models are tested."""
 
-    def collect(
-        self, round_number: int, broadcast: bytes, honest: Sequence[int], colluding: Sequence[int] = ()
-    ) -> Collected:
+    def collect(self, broadcast: bytes, honest: Sequence[int], colluding: Sequence[int] = ()) -> EngineRound:
         """Train the clients of a round and gather what the honest ones send."""
         ...
 
@@ -100,20 +106,19 @@ class InProcessEngine(_Closing):
     def __init__(self, method: Method[Any], federation: Federation, device: str) -> None:
         self.worker = Worker(method, federation, device)
 
-    def collect(
-        self, round_number: int, broadcast: bytes, honest: Sequence[int], colluding: Sequence[int] = ()
-    ) -> Collected:
+    def collect(self, broadcast: bytes, honest: Sequence[int], colluding: Sequence[int] = ()) -> EngineRound:
         """Train the clients of a round and gather what the honest ones send."""
         with one_thread():
-            self.worker.begin(round_number, broadcast, frozenset((*honest, *colluding)))
+            self.worker.begin(broadcast, frozenset((*honest, *colluding)))
             outcomes, learned = {}, {}
+            round_number = self.worker.received.round
             for client in honest:
                 with _reported(_training(client, round_number)):
                     outcomes[client] = self.worker.train(client)
             for client in colluding:
                 with _reported(_training(client, round_number)):
                     learned[client] = self.worker.learn(client)
-        return Collected(self.worker.collected(), outcomes, learned)
+        return EngineRound(self.worker.collected(), outcomes, learned, len(broadcast))
 
     def predict(self, state: Any, samples: NDArray[np.int64]) -> Predictions:
         """Test the model of a state on these samples."""
@@ -133,30 +138,31 @@ class ProcessEngine(_Closing):
         self.method = method
         self.federation = federation
         self.workers: list[WorkerProcess] = []
-        handout = Handout(method, federation, device)
+        payload = WorkerPayload(method, federation, device)
         try:
-            with handout.file:
+            with payload.file:
                 while len(self.workers) < workers:
-                    self.workers.append(WorkerProcess(handout))
+                    self.workers.append(WorkerProcess(payload))
         except BaseException:
             self.close()
             raise
 
-    def collect(
-        self, round_number: int, broadcast: bytes, honest: Sequence[int], colluding: Sequence[int] = ()
-    ) -> Collected:
+    def collect(self, broadcast: bytes, honest: Sequence[int], colluding: Sequence[int] = ()) -> EngineRound:
         """Train the clients of a round and gather what the honest ones send."""
         asked = frozenset((*honest, *colluding))
-        self._all(f"starting round {round_number + 1}", "begin", round_number, broadcast, asked)
+        received = self.method.receive(broadcast)
+        round_number = received.round
+        self._all(f"starting round {round_number + 1}", "begin", broadcast, asked)
         jobs = [("train", client) for client in honest] + [("learn", client) for client in colluding]
         jobs.sort(key=lambda job: -self.federation.clients[job[1]].train.size)  # the longest first
         tasks = [(_training(client, round_number), name, client) for name, client in jobs]
         done = {jobs[number]: result for number, result in self._spread(tasks)}
-        messages = self.method.collector(broadcast, asked)
+        messages = self.method.collector(received, asked)
         for part in self._all(f"counting the votes of round {round_number + 1}", "collected"):
             messages.merge(part)
         outcomes = {client: done["train", client] for client in honest}
-        return Collected(messages, outcomes, {client: done["learn", client] for client in colluding})
+        learned = {client: done["learn", client] for client in colluding}
+        return EngineRound(messages, outcomes, learned, len(broadcast))
 
     def predict(self, state: Any, samples: NDArray[np.int64]) -> Predictions:
         """Test the model of a state on these samples."""

@@ -53,7 +53,7 @@ class Failure:
         return error
 
 
-class Handout:
+class WorkerPayload:
     """What every worker process needs, in a nameless file: the inputs to map, and the rest pickled."""
 
     def __init__(self, method: Method[Any], federation: Federation, device: str) -> None:
@@ -81,7 +81,7 @@ class Handout:
 
     @staticmethod
     def receive(descriptor: int, offset: int) -> Worker:
-        """Make the worker that a handout describes."""
+        """Make the worker that a payload describes."""
         # Mapped, not read: all workers have the same open file and would move each other's position in it.
         content = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
         os.close(descriptor)
@@ -93,17 +93,17 @@ class Handout:
 class WorkerProcess:
     """The parent's handle: send it one call at a time and receive the result."""
 
-    def __init__(self, handout: Handout) -> None:
+    def __init__(self, payload: WorkerPayload) -> None:
         ours, theirs = socket.socketpair()
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path),
             "OMP_NUM_THREADS": "1",
         }
-        descriptors = (theirs.fileno(), handout.file.fileno())
+        descriptors = (theirs.fileno(), payload.file.fileno())
         program = "from fedrank.engine.process import main; main()"
         self.process = subprocess.Popen(
             # -P: look for modules where the parent does, not in the current directory
-            [sys.executable, "-P", "-c", program, *map(str, (*descriptors, handout.offset))],
+            [sys.executable, "-P", "-c", program, *map(str, (*descriptors, payload.offset))],
             env=environment,
             stdin=subprocess.DEVNULL,
             pass_fds=descriptors,
@@ -146,7 +146,7 @@ class WorkerProcess:
         self.process.wait()
 
 
-def serve(connection: Connection, handout: int, offset: int) -> None:
+def serve(connection: Connection, payload: int, offset: int) -> None:
     """Answer the parent's calls until it hangs up."""
     torch.set_num_threads(1)
     worker: Worker | None = None
@@ -156,7 +156,7 @@ def serve(connection: Connection, handout: int, offset: int) -> None:
         except EOFError:
             return
         try:
-            worker = worker or Handout.receive(handout, offset)
+            worker = worker or WorkerPayload.receive(payload, offset)
             value = getattr(worker, name)(*arguments)
         except Exception as error:
             value = Failure.of(error)
@@ -164,7 +164,7 @@ def serve(connection: Connection, handout: int, offset: int) -> None:
 
 
 def main() -> None:
-    """Run a worker process; its arguments are the descriptors of its socket and handout, and an offset."""
-    connection, handout, offset = map(int, sys.argv[1:])
+    """Run a worker process; its arguments are the descriptors of its socket and payload, and an offset."""
+    connection, payload, offset = map(int, sys.argv[1:])
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent is gone
-        serve(Connection(connection), handout, offset)
+        serve(Connection(connection), payload, offset)

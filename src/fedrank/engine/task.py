@@ -16,8 +16,8 @@ from torch.nn.functional import cross_entropy
 
 from fedrank.data import Federation, Samples
 from fedrank.errors import BallotError
-from fedrank.methods import Collector, Learned, Method
-from fedrank.nn import channels_last
+from fedrank.methods import ClientUpdate, Collector, Method
+from fedrank.nn import Workspace, channels_last
 from fedrank.randomness import Purpose, keyed_generator
 
 EVALUATION_BATCH = 64
@@ -47,29 +47,29 @@ class Worker:
     def __init__(self, method: Method[Any], federation: Federation, device: str) -> None:
         self.method = method
         self.federation = federation
-        self.device = torch.device(device)
+        self.workspace = Workspace(method.network, device)
 
-    def begin(self, round_number: int, broadcast: bytes, asked: frozenset[int]) -> None:
-        """Start a round: forget what was gathered before."""
-        self.round = round_number
-        self.broadcast = broadcast
-        self.collector: Collector = self.method.collector(broadcast, asked)
+    def begin(self, broadcast: bytes, asked: frozenset[int]) -> None:
+        """Start a round: read the broadcast, and forget what was gathered before."""
+        self.received = self.method.receive(broadcast)
+        self.collector: Collector = self.method.collector(self.received, asked)
 
     def train(self, client: int) -> Outcome:
         """Train one client and gather its message. An illegal message does not count."""
         learned = self.learn(client)
-        message = self.method.write(self.broadcast, learned.update, client)
+        message = self.method.encode(self.received, learned.update, client)
         try:
             self.collector.add(client, message)
         except BallotError as refusal:
             return Outcome(learned.loss, len(message), str(refusal))
         return Outcome(learned.loss, len(message))
 
-    def learn(self, client: int) -> Learned:
+    def learn(self, client: int) -> ClientUpdate:
         """Train one client and keep what it has learned from the server."""
-        rng = keyed_generator(self.method.seed, Purpose.LOCAL_TRAINING, self.round, client)
+        seed = self.method.network.seed
+        rng = keyed_generator(seed, Purpose.LOCAL_TRAINING, self.received.round, client)
         samples = self.federation.train_samples(client)
-        return self.method.learn(self.broadcast, samples, rng, self.device)
+        return self.method.client_update(self.received, samples, rng, self.workspace)
 
     def collected(self) -> Collector:
         """Return what was gathered since the round began."""
@@ -81,11 +81,11 @@ class Worker:
 
     def load(self, state: Any) -> None:
         """Build the model that is to be tested."""
-        self.model = self.method.model(state).to(self.device)
+        self.model = self.method.model(state).to(self.workspace.device)
 
     def predict(self, samples: NDArray[np.int64]) -> Predictions:
         """Test the model on a batch of samples."""
-        return predictions(self.model, self.federation.dataset.select(samples), self.device)
+        return predictions(self.model, self.federation.dataset.select(samples), self.workspace.device)
 
 
 def predictions(model: nn.Module, samples: Samples, device: torch.device) -> Predictions:

@@ -1,4 +1,4 @@
-"""From a configuration to the method and the federation that it describes."""
+"""From a configuration to the run that it describes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,29 @@ from pathlib import Path
 from typing import Any
 
 from fedrank.attacks import attack_named
-from fedrank.data import IID, ByWriter, Dirichlet, Federation, Loaded, Partition, Shards, deal, load
+from fedrank.data import IID, ByWriter, Dirichlet, Federation, Loaded, Partition, Shards, load, partition
 from fedrank.errors import ConfigError, ModelError
+from fedrank.experiment.adversary import Adversary, draw_malicious
 from fedrank.experiment.config import DataSection, Experiment
-from fedrank.experiment.rounds import Adversary, check_fit, draw_malicious
+from fedrank.experiment.rounds import RunSetup, Schedule, check_fit
 from fedrank.methods import FRL, FedAvg, Method, SignSGD, TopK
 from fedrank.nn import NETWORKS, LocalTraining, supernetwork
 
 
+def build(experiment: Experiment, data_dir: Path) -> RunSetup:
+    """Load the data, partition it and build the network; whatever does not fit is refused here."""
+    federation = build_federation(experiment.data, experiment.seed, data_dir)
+    schedule = Schedule(experiment.rounds, experiment.clients_per_round, experiment.evaluate_every)
+    schedule.check(federation)
+    check_network(experiment, federation)
+    adversary = build_adversary(experiment, federation)
+    return RunSetup.of(build_method(experiment), federation, schedule, adversary)
+
+
 def build_federation(data: DataSection, seed: int, data_dir: Path) -> Federation:
-    """Load the data and deal it to the clients."""
+    """Load the data and partition it among the clients."""
     loaded = load(data.name, data_dir)
-    return deal(
+    return partition(
         loaded.dataset,
         loaded.train_count,
         by=_partition(data, loaded),
@@ -69,27 +80,19 @@ def build_method(experiment: Experiment) -> Method[Any]:
     )
     run = bytes.fromhex(experiment.fingerprint())[:16]
     method, decay = experiment.method, local.rate_decay
+    assumed = method.assumed_malicious
     match method.name:
         case "frl":
-            kinds = experiment.wire
-            memory = method.memory * 2**20
+            wire, memory = experiment.wire, method.memory * 2**20
             return FRL(
-                network,
-                training,
-                kinds.ballots,
-                kinds.broadcasts,
-                decay,
-                run,
-                method.vote,
-                method.expected,
-                memory,
+                network, training, wire.ballots, wire.broadcasts, decay, run, method.vote, assumed, memory
             )
         case "fedavg":
-            return FedAvg(network, training, decay, run, method.aggregator)
+            return FedAvg(network, training, decay, run, method.aggregator, assumed)
         case "signsgd":
             return SignSGD(network, training, decay, run, method.server_rate)
         case "topk":
-            return TopK(network, training, decay, run, method.aggregator, method.share)
+            return TopK(network, training, decay, run, method.aggregator, assumed, method.share)
 
 
 def build_adversary(experiment: Experiment, federation: Federation) -> Adversary | None:

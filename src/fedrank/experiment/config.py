@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -10,22 +9,31 @@ import tomllib
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
+import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import to_json
 
-from fedrank.aggregators import Chain
+from fedrank.aggregators import Aggregator
 from fedrank.attacks import ATTACKS, Target, attack_named
+from fedrank.ballots import BallotFormat
 from fedrank.errors import ConfigError
-from fedrank.rank.kind import Kind
+from fedrank.experiment.former_names import former_attack, former_method, renewed_attack, renewed_method
+from fedrank.parameters import did_you_mean, parameters_of
+
+T = TypeVar("T")
 
 
-def _checked(check: Callable[[], str]) -> str:
-    """Let a check of ours speak the way pydantic listens to."""
+def _checked(check: Callable[[], T]) -> T:
+    """Report an error of ours the way that pydantic understands."""
     try:
         return check()
     except ConfigError as error:
         raise ValueError(str(error)) from error
+
+
+BORDA = "borda"
 
 
 class Section(BaseModel):
@@ -91,30 +99,47 @@ class MethodSection(Section):
     """The federated algorithm."""
 
     name: Literal["frl", "fedavg", "signsgd", "topk"] = "frl"
-    vote: str = "screened-mean"
-    aggregator: str = "mean"
+    vote: str | dict[str, Any] = "screened-mean"
+    aggregator: str | dict[str, Any] = "mean"
     share: float = Field(default=0.1, gt=0, le=1)
     server_rate: float = Field(default=0.003, gt=0)
-    told: bool = True
-    expected: float = Field(default=0.4, ge=0, lt=0.5)
+    assumed_malicious: (
+        Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0, lt=0.5)] | Literal["actual"]
+    ) = 0.4
     memory: int = Field(default=1024, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_present_names(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        renewed = renewed_method(values)
+        # The paper lets robust rules for weights assume the actual number; a vote never knows it.
+        renewed.setdefault("assumed_malicious", 0.4 if renewed.get("name", "frl") == "frl" else "actual")
+        return renewed
 
     @field_validator("aggregator", "vote")
     @classmethod
-    def _is_a_rule(cls, name: str) -> str:
-        return name if name == "borda" else _checked(lambda: Chain(name).name)
+    def _is_a_rule(cls, value: str | dict[str, Any]) -> str | dict[str, Any]:
+        """Check a rule; its parameters that have their defaults are not kept."""
+        if value == BORDA:
+            return BORDA
+        rule = _checked(lambda: Aggregator.of(value))
+        return {"name": rule.name, **rule.parameters} if rule.parameters else rule.name
 
     @model_validator(mode="after")
     def _uses_its_rule(self) -> Self:
         if self.aggregator != "mean" and self.name not in ("fedavg", "topk"):
-            raise ValueError(f"{self.name} has a vote of its own, it takes no aggregator")
-        if self.aggregator == "borda":
-            raise ValueError("'borda' counts rankings, it aggregates no weights: take 'mean'")
+            raise ValueError(f"{self.name} takes no aggregator")
+        if self.aggregator == BORDA:
+            raise ValueError("'borda' counts rankings and does not aggregate weights: use 'mean'")
+        if self.name == "frl" and self.assumed_malicious == "actual":
+            raise ValueError("assumed_malicious = 'actual' is for methods that train weights; give a share")
         return self
 
 
 class WireSection(Section):
-    """What clients and server send each other, in the words of `fedrank.rank.Kind`."""
+    """What clients and server send each other, as `fedrank.ballots.BallotFormat` reads it."""
 
     ballots: str = "exact packed"
     broadcasts: str = "exact packed"
@@ -122,7 +147,7 @@ class WireSection(Section):
     @field_validator("ballots", "broadcasts")
     @classmethod
     def _is_a_kind(cls, words: str) -> str:
-        return _checked(lambda: str(Kind.parse(words)))
+        return _checked(lambda: str(BallotFormat.parse(words)))
 
     @model_validator(mode="after")
     def _clients_need_the_whole_ranking(self) -> Self:
@@ -148,21 +173,25 @@ class AttackSection(Section):
     @model_validator(mode="after")
     def _both_or_neither(self) -> Self:
         if (self.name == "none") != (self.share == 0):
-            raise ValueError(
-                f"name is {self.name!r} and share {self.share}: an attack needs both, peace neither"
-            )
+            raise ValueError(f"name is {self.name!r} and share {self.share}: an attack needs both")
         return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_present_names(cls, values: Any) -> Any:
+        return renewed_attack(values) if isinstance(values, dict) else values
 
     @model_validator(mode="after")
     def _takes_its_parameters(self) -> Self:
-        """Refuse what the attack does not know; what is its default anyway is not kept."""
+        """Refuse what the attack does not know; parameters that have their defaults are not kept."""
         given = self.parameters
-        if unknown := sorted(given.keys() - _parameters_of(self.name)):
-            known = [*type(self).model_fields, *_parameters_of(self.name)]
-            raise ValueError(f"unknown key 'attack.{unknown[0]}'{_did_you_mean(unknown[0], known)}")
+        defaults = {} if self.name == "none" else _defaults(self.name)
+        if unknown := sorted(given.keys() - defaults.keys()):
+            known = [*type(self).model_fields, *defaults]
+            raise ValueError(f"unknown key 'attack.{unknown[0]}'{did_you_mean(unknown[0], known)}")
         if given:
-            _checked(lambda: attack_named(self.name).having(**given).name)
-        for name, default in _parameters_of(self.name).items():
+            _checked(lambda: attack_named(self.name).having(**given))
+        for name, default in defaults.items():
             if given.get(name) == default:
                 del given[name]
         return self
@@ -173,9 +202,8 @@ class AttackSection(Section):
         return self.model_extra or {}
 
 
-def _parameters_of(attack: str) -> dict[str, Any]:
-    """Return the defaults of an attack's parameters."""
-    fields = {} if attack == "none" else attack_named(attack).parameters.model_fields
+def _defaults(attack: str) -> dict[str, Any]:
+    fields = parameters_of(attack_named(attack).function).model_fields
     return {name: field.default for name, field in fields.items()}
 
 
@@ -209,17 +237,19 @@ class Experiment(Section):
             sent = Target.RANKINGS if self.method.name == "frl" else Target.WEIGHTS
             if target not in (sent, Target.EITHER):
                 raise ValueError(
-                    f"the attack {self.attack.name!r} is one on {target}, but {self.method.name} sends {sent}"
+                    f"the attack {self.attack.name!r} targets {target}, but {self.method.name} sends {sent}"
                 )
         return self
 
     def fingerprint(self) -> str:
         """Return a digest of the settings that decide the result of a round."""
-        exclude: dict[str, Any] = {"name": True, "rounds": True, "evaluate_every": True, "method": {"memory"}}
-        if not self.data.test_shards:
-            exclude["data"] = {"test_shards"}  # so that runs from before it was a setting can be resumed
-        deciding = self.model_dump_json(exclude=exclude)
-        return hashlib.sha256(deciding.encode()).hexdigest()
+        values = self.model_dump(exclude={"name": True, "rounds": True, "evaluate_every": True})
+        del values["method"]["memory"]
+        if not self.data.test_shards:  # it was no setting once
+            del values["data"]["test_shards"]
+        values["method"] = former_method(values["method"])
+        values["attack"] = former_attack(values["attack"])
+        return hashlib.sha256(to_json(values)).hexdigest()
 
     def flat(self) -> dict[str, Any]:
         """Return all settings by their full names, such as local.epochs."""
@@ -233,13 +263,7 @@ class Experiment(Section):
 
     def to_toml(self) -> str:
         """Return the whole configuration as TOML."""
-        plain = self.model_dump(exclude_none=True)
-        tables = {key: value for key, value in plain.items() if isinstance(value, dict)}
-        lines = [f"{key} = {json.dumps(value)}" for key, value in plain.items() if key not in tables]
-        for table, values in tables.items():
-            lines += ["", f"[{table}]"]
-            lines += [f"{key} = {json.dumps(value)}" for key, value in values.items()]
-        return "\n".join(lines) + "\n"
+        return tomli_w.dumps(self.model_dump(exclude_none=True))
 
 
 def preset_names() -> list[str]:
@@ -251,7 +275,7 @@ def preset_names() -> list[str]:
 def preset_text(name: str) -> str:
     """Return the text of a shipped preset."""
     if name not in preset_names():
-        raise ConfigError(f"there is no preset {name!r}{_did_you_mean(name, preset_names())}")
+        raise ConfigError(f"unknown preset {name!r}{did_you_mean(name, preset_names())}")
     return (resources.files("fedrank.experiment") / "presets" / f"{name}.toml").read_text("utf-8")
 
 
@@ -265,7 +289,7 @@ def load_file(path: Path, settings: Sequence[str] = ()) -> Experiment:
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
-        hint = _did_you_mean(path.name, preset_names())
+        hint = did_you_mean(path.name, preset_names())
         raise ConfigError(f"{path}: there is no such file. A preset is named with --preset{hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error})") from error
@@ -278,13 +302,13 @@ def parse(text: str, origin: str, settings: Sequence[str] = ()) -> Experiment:
         values = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{origin}: this is not TOML ({error})") from None
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for setting in settings:
-        places[_lay_over(values, setting)] = f"--set {setting}"
+        locations[_lay_over(values, setting)] = f"--set {setting}"
     try:
         return Experiment.model_validate(values)
     except ValidationError as error:
-        problems = [_explain(problem, origin, text, places) for problem in error.errors()]
+        problems = [_explain(problem, origin, text, locations) for problem in error.errors()]
         raise ConfigError("\n".join(problems)) from None
 
 
@@ -307,24 +331,26 @@ def _lay_over(values: dict[str, Any], setting: str) -> str:
     return key
 
 
-def _explain(problem: Any, origin: str, text: str, places: dict[str, str]) -> str:
+def _explain(problem: Any, origin: str, text: str, locations: dict[str, str]) -> str:
     key = ".".join(str(part) for part in problem["loc"])
-    place = places.get(key) or _place(key, origin, text)
+    location = locations.get(key) or _location(key, origin, text)
     if problem["type"] == "extra_forbidden":
         *tables, last = problem["loc"]
         known = _known_keys(tables)
-        return f"{place}: unknown key {key!r}{_did_you_mean(str(last), known)}"
+        return f"{location}: unknown key {key!r}{did_you_mean(str(last), known)}"
     if problem["type"] == "missing":
         table = key.rpartition(".")[0]
-        return f"{_place(table, origin, text)}: {key!r} is missing"
+        return f"{_location(table, origin, text)}: {key!r} is missing"
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "model_type":
         message = f"expected a table of settings, such as [{key}]"
     if not key:
-        return f"{place}: {message}"
+        return f"{location}: {message}"
     if isinstance(problem["input"], dict):
-        return f"{place}: {key}: {message}"
-    return f"{place}: {key} = {json.dumps(problem['input'], default=str)}: {message[0].lower()}{message[1:]}"
+        return f"{location}: {key}: {message}"
+    return (
+        f"{location}: {key} = {json.dumps(problem['input'], default=str)}: {message[0].lower()}{message[1:]}"
+    )
 
 
 def _known_keys(tables: Sequence[int | str]) -> list[str]:
@@ -336,7 +362,7 @@ def _known_keys(tables: Sequence[int | str]) -> list[str]:
     return list(section.model_fields)
 
 
-def _place(key: str, origin: str, text: str) -> str:
+def _location(key: str, origin: str, text: str) -> str:
     """Return the origin and, where the key stands in the text, its line."""
     table = ""
     for number, line in enumerate(text.splitlines(), start=1):
@@ -350,8 +376,3 @@ def _place(key: str, origin: str, text: str) -> str:
         if name == key:
             return f"{origin}, line {number}"
     return origin
-
-
-def _did_you_mean(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word.removesuffix(".toml"), known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(known)}"

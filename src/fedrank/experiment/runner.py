@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Protocol
 
-from fedrank.data import Federation
 from fedrank.engine import Engine, local_engine
 from fedrank.errors import RunError
-from fedrank.experiment.build import build_adversary, build_federation, build_method, check_network
-from fedrank.experiment.config import Experiment
 from fedrank.experiment.interrupt import Interrupt
 from fedrank.experiment.metrics import Evaluation
-from fedrank.experiment.rounds import Adversary, Expectation, Round, Schedule, check_voters, measure, play
+from fedrank.experiment.rounds import Round, Rounds, RunSetup, run_rounds
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.methods import FRL, Method, Traffic
+from fedrank.methods import FRL, Method
 from fedrank.methods.frl import BORDA
-
-Played = Iterator[tuple[Any, Round]]
-"""Rounds as they are played, each with the state after it."""
+from fedrank.methods.traffic import Traffic, paper_traffic
 
 
 class Observer(Protocol):
@@ -29,7 +23,7 @@ class Observer(Protocol):
 
     def begin(self, done: int, rounds: int) -> None: ...
 
-    def round_done(self, played: Round) -> None: ...
+    def round_done(self, done: Round) -> None: ...
 
     def stopping(self) -> None: ...
 
@@ -44,24 +38,13 @@ class Observers:
         for member in self.members:
             member.begin(done, rounds)
 
-    def round_done(self, played: Round) -> None:
+    def round_done(self, done: Round) -> None:
         for member in self.members:
-            member.round_done(played)
+            member.round_done(done)
 
     def stopping(self) -> None:
         for member in self.members:
             member.stopping()
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What a configuration stands for."""
-
-    method: Method[Any]
-    federation: Federation
-    schedule: Schedule
-    adversary: Adversary | None
-    expectation: Expectation
 
 
 @dataclass(frozen=True)
@@ -77,109 +60,85 @@ class Result:
     wall_seconds: float
 
 
-def prepare(experiment: Experiment, data_dir: Path) -> Prepared:
-    """Load the data, deal it and build the network; whatever does not fit is refused here."""
-    federation = build_federation(experiment.data, experiment.seed, data_dir)
-    schedule = Schedule(experiment.rounds, experiment.clients_per_round, experiment.evaluate_every)
-    schedule.check(federation)
-    check_network(experiment, federation)
-    method = build_method(experiment)
-    check_voters(method, schedule)
-    adversary = build_adversary(experiment, federation)
-    if adversary:
-        adversary.check(federation, schedule.per_round)
-    if adversary and adversary.attack.poison:
-        federation = adversary.attack.poison(federation, adversary.clients)
-    expectation = Expectation(experiment.method.told, experiment.method.expected)
-    return Prepared(method, federation, schedule, adversary, expectation)
-
-
 def run(
-    directory: RunDirectory, prepared: Prepared, *, workers: int, device: str, observer: Observer
+    directory: RunDirectory, setup: RunSetup, *, workers: int, device: str, observer: Observer
 ) -> Result | None:
-    """Play the rounds that are not done yet; return the result, or None if Ctrl-C stopped the run."""
+    """Run the rounds that are not done yet; return the result, or None if Ctrl-C stopped the run."""
     with (
-        local_engine(prepared.method, prepared.federation, workers=workers, device=device) as engine,
+        local_engine(setup.method, setup.federation, workers=workers, device=device) as engine,
         Interrupt(observer.stopping) as interrupt,
     ):
 
-        def rounds(state: Any) -> Played:
-            for state, played in play(
-                prepared.method,
-                prepared.federation,
-                engine,
-                state,
-                prepared.schedule,
-                prepared.adversary,
-                prepared.expectation,
-            ):
-                yield state, played
+        def rounds(state: Any) -> Rounds:
+            for state, done in run_rounds(setup, engine, state):
+                yield state, done
                 if interrupt.requested:
                     return
 
-        return record(directory, prepared, engine, rounds, observer)
+        return record(directory, setup, engine, rounds, observer)
 
 
 def record(
     directory: RunDirectory,
-    prepared: Prepared,
+    setup: RunSetup,
     engine: Engine,
-    rounds: Callable[[Any], Played],
+    rounds: Callable[[Any], Rounds],
     observer: Observer,
 ) -> Result | None:
-    """Write down rounds as they are played from the last checkpoint on; return the result after the last.
+    """Write down rounds as they are done from the last checkpoint on; return the result after the last.
 
     A round's line of metrics is written before its checkpoint, and dropped again on resuming if
     the checkpoint never came.
     """
-    method, schedule = prepared.method, prepared.schedule
+    method, schedule = setup.method, setup.schedule
     with directory.locked():
         state = last_state(directory, method)
         directory.forget_after(state.round)
         observer.begin(state.round, schedule.rounds)
         measured = None
-        for state, played in rounds(state):
-            directory.append_metrics(record_of(played))
+        for state, done in rounds(state):
+            directory.append_metrics(record_of(done))
             directory.write_checkpoint(method.pack(state))
-            observer.round_done(played)
-            measured = played.evaluation
+            observer.round_done(done)
+            measured = done.evaluation
         if state.round < schedule.rounds:
             return None
         result = Result(
             rounds=state.round,
-            evaluation=measured or measure(prepared.federation, engine, state),
+            evaluation=measured or setup.measure(engine, state),
             sent=_sent(directory),
-            paper_traffic=method.traffic(),
+            paper_traffic=paper_traffic(method),
             wall_seconds=sum(line["wall_seconds"] for line in directory.read_metrics()),
         )
         directory.write_summary(asdict(result))
     return result
 
 
-def evaluate(directory: RunDirectory, prepared: Prepared, *, workers: int, device: str) -> Result:
+def evaluate(directory: RunDirectory, setup: RunSetup, *, workers: int, device: str) -> Result:
     """Test the model of the last checkpoint again."""
-    method, federation = prepared.method, prepared.federation
+    method, federation = setup.method, setup.federation
     state = last_state(directory, method)
     if state.round == 0:
         raise RunError(f"{directory.path}: no round is finished yet, there is nothing to test")
     begin = time.perf_counter()
     with local_engine(method, federation, workers=workers, device=device) as engine:
-        measured = measure(federation, engine, state)
+        measured = setup.measure(engine, state)
     seconds = time.perf_counter() - begin
-    return Result(state.round, measured, _sent(directory), method.traffic(), seconds)
+    return Result(state.round, measured, _sent(directory), paper_traffic(method), seconds)
 
 
-def rehearse(directory: RunDirectory, prepared: Prepared, *, workers: int, device: str) -> Round:
-    """Play the round after the last checkpoint and keep its ballots, but save nothing."""
-    method, federation = prepared.method, prepared.federation
+def rehearse(directory: RunDirectory, setup: RunSetup, *, workers: int, device: str) -> Round:
+    """Run the round after the last checkpoint and keep its ballots, but save nothing."""
+    method = setup.method
     if not isinstance(method, FRL):
         raise RunError(f"{directory.path}: this method holds no vote on edges")
     keeping = replace(method, vote="mean") if method.vote == BORDA else method
     state = last_state(directory, method)
-    schedule = replace(prepared.schedule, rounds=state.round + 1, evaluate_every=state.round + 2)
-    with local_engine(keeping, federation, workers=workers, device=device) as engine:
-        _, played = next(play(keeping, federation, engine, state, schedule, prepared.adversary))
-    return played
+    schedule = replace(setup.schedule, rounds=state.round + 1, evaluate_every=state.round + 2)
+    once = replace(setup, method=keeping, schedule=schedule)
+    with local_engine(keeping, setup.federation, workers=workers, device=device) as engine:
+        _, done = next(run_rounds(once, engine, state))
+    return done
 
 
 def last_state(directory: RunDirectory, method: Method[Any]) -> Any:
@@ -195,18 +154,18 @@ def _sent(directory: RunDirectory) -> Traffic:
     return Traffic(up / clients, down / clients)
 
 
-def record_of(played: Round) -> dict[str, Any]:
+def record_of(done: Round) -> dict[str, Any]:
     """Return a round as its line of metrics; single clients' accuracies stand in the summary only."""
-    totals = played.evaluation and replace(played.evaluation, accuracies={}, samples={})
+    totals = done.evaluation and replace(done.evaluation, accuracies={}, samples={})
     return {
-        "round": played.number,
-        "train_loss": played.train_loss,
-        "refused": played.refused,
+        "round": done.number,
+        "train_loss": done.train_loss,
+        "refused": done.refused,
         "evaluation": asdict(totals) if totals else None,
-        "upload_bytes": round(played.sent.upload_bytes * len(played.clients)),
-        "download_bytes": round(played.sent.download_bytes * len(played.clients)),
-        "wall_seconds": played.wall_seconds,
-        "clients": played.clients,
-        "malicious": played.malicious,
-        "vote": asdict(played.vote) if played.vote else None,
+        "upload_bytes": round(done.sent.upload_bytes * len(done.clients)),
+        "download_bytes": round(done.sent.download_bytes * len(done.clients)),
+        "wall_seconds": done.wall_seconds,
+        "clients": done.clients,
+        "malicious": done.malicious,
+        "vote": asdict(done.vote) if done.vote else None,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from flwr.app import Context, Message, MetricRecord, RecordDict
@@ -11,9 +12,11 @@ from flwr.clientapp import ClientApp
 
 from fedrank.data import Samples
 from fedrank.engine.task import EVALUATION_BATCH, one_thread, predictions
-from fedrank.flower.roll import claim
+from fedrank.flower.directory import claim
 from fedrank.flower.wire import ACCURACY, EXAMPLES, METRICS, answer, read_question
-from fedrank.methods import FRL, Learned
+from fedrank.methods import FRL, ClientUpdate, FRLState
+from fedrank.methods.frl import RoundInput
+from fedrank.nn import Supernetwork, Workspace
 from fedrank.randomness import Purpose, keyed_generator
 
 
@@ -34,18 +37,19 @@ class Voter:
     test: Samples | None = None
     device: str = "cpu"
 
-    def learn(self, broadcast: bytes, number: int) -> Learned:
+    def learn(self, received: RoundInput, number: int) -> ClientUpdate:
         """Rank the edges on this client's data, as a local run does for the client of this number."""
-        round_number = self.method.state_of(broadcast).round
-        rng = keyed_generator(self.method.seed, Purpose.LOCAL_TRAINING, round_number, number)
-        return self.method.learn(broadcast, self.train, rng, torch.device(self.device))
+        network = self.method.network
+        rng = keyed_generator(network.seed, Purpose.LOCAL_TRAINING, received.round, number)
+        return self.method.client_update(received, self.train, rng, _workspace(network, self.device))
 
     def vote(self, message: Message) -> Message:
         """Answer a question with a ballot."""
         broadcast, number = read_question(message)
         with one_thread():
-            learned = self.learn(broadcast, number)
-        ballot = self.method.write(broadcast, learned.update, number)
+            received = self.method.receive(broadcast)
+            learned = self.learn(received, number)
+        ballot = self.method.encode(received, learned.update, number)
         return Message(answer(ballot, learned.loss, len(self.train)), reply_to=message)
 
     def assess(self, message: Message) -> Message:
@@ -55,11 +59,18 @@ class Voter:
             return Message(RecordDict({METRICS: MetricRecord({EXAMPLES: 0})}), reply_to=message)
         device = torch.device(self.device)
         with one_thread():
-            model = self.method.model(self.method.state_of(broadcast)).to(device)
+            received = self.method.receive(broadcast)
+            model = self.method.model(FRLState(received.round, received.ranking)).to(device)
             parts = self.test.parts(EVALUATION_BATCH)
             correct = sum(int(predictions(model, part, device).correct.sum()) for part in parts)
         metrics = MetricRecord({ACCURACY: correct / len(self.test), EXAMPLES: len(self.test)})
         return Message(RecordDict({METRICS: metrics}), reply_to=message)
+
+
+@lru_cache(maxsize=1)
+def _workspace(network: Supernetwork, device: str) -> Workspace:
+    """Return the networks to train in: the same for all voters of a process that share a supernetwork."""
+    return Workspace(network, device)
 
 
 def voting(app: ClientApp) -> Callable[[Callable[[Context], Voter]], Callable[[Context], Voter]]:

@@ -47,7 +47,7 @@ def exchange(grid: Grid, messages: Iterable[Message], limit: float, fault: Fault
             fault(node, "is no longer there")
         else:
             waiting[sent] = node
-    with Puller(grid) as puller:
+    with ReplyPoller(grid) as puller:
         for question in waiting:
             puller.add(question)
         while waiting and (left := end - time.monotonic()) > 0:
@@ -113,7 +113,7 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text[:300])
 
 
-class Puller:
+class ReplyPoller:
     """Pulls answers in threads of its own.
 
     Each answer is pulled alone, so that it is known whose fault it is if that fails. A thread that waits
@@ -128,7 +128,7 @@ class Puller:
         self._closed = threading.Event()
         self._began: dict[threading.Thread, float] = {}
 
-    def __enter__(self) -> Puller:
+    def __enter__(self) -> ReplyPoller:
         return self
 
     def __exit__(self, *_: object) -> None:

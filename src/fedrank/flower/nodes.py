@@ -13,12 +13,13 @@ from fedrank.attacks import Knowledge, attack_named
 from fedrank.data import Client, Dataset, Federation, default_data_dir, find_source
 from fedrank.engine.task import Worker
 from fedrank.errors import ConfigError, DataError
-from fedrank.experiment.build import build_method, check_network
+from fedrank.experiment.adversary import Adversary, divide
+from fedrank.experiment.build import build, build_method, check_network
 from fedrank.experiment.config import Experiment, parse
-from fedrank.experiment.rounds import Adversary, Expectation, craft, select
-from fedrank.experiment.runner import Prepared, prepare
+from fedrank.experiment.rounds import RunSetup, Schedule
 from fedrank.flower.client import Voter
-from fedrank.methods import FRL, Learned
+from fedrank.methods import FRL, ClientUpdate
+from fedrank.methods.frl import RoundInput
 
 PARTS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
 
@@ -38,24 +39,22 @@ def voter_of(experiment: Experiment, node: UserConfig) -> Voter:
             "--node-config 'partition-id=0' (or 1, ...), or with data=\"FILE\" of its own"
         )
     data_dir = Path(str(node["data-dir"])) if "data-dir" in node else default_data_dir()
-    prepared = _prepared(experiment.to_toml(), data_dir)
-    federation = prepared.federation
+    setup = _built(experiment.to_toml(), data_dir)
+    federation = setup.federation
     if not 0 <= number < len(federation.clients):
         raise ConfigError(f"partition-id is {number}, but the clients are 0 to {len(federation.clients) - 1}")
-    method, adversary = prepared.method, prepared.adversary
+    method, adversary = setup.method, setup.adversary
     assert isinstance(method, FRL)
     train, test = federation.train_samples(number), federation.test_samples(number)
     if adversary is None or number not in adversary.clients or adversary.attack.poison:
         return Voter(method, train, test)
-    return Colluder(
-        method, train, test, conspiracy=Conspiracy(federation, adversary, prepared.schedule.per_round)
-    )
+    return Colluder(method, train, test, setup=setup)
 
 
 @lru_cache(maxsize=1)
-def _prepared(experiment: str, data_dir: Path) -> Prepared:
-    """Deal the data once for all clients of a process: in a simulation a worker is one after the other."""
-    return prepare(parse(experiment, "the run's settings"), data_dir)
+def _built(experiment: str, data_dir: Path) -> RunSetup:
+    """Partition the data once for all clients of a process: in a simulation it is one after the other."""
+    return build(parse(experiment, "the run's settings"), data_dir)
 
 
 def _voter_with_own_data(experiment: Experiment, path: Path, attack_name: str) -> Voter:
@@ -69,7 +68,8 @@ def _voter_with_own_data(experiment: Experiment, path: Path, attack_name: str) -
     train, test = federation.train_samples(0), federation.test_samples(0)
     if attack is None or attack.poison:
         return Voter(method, train, test)
-    return Colluder(method, train, test, conspiracy=Conspiracy(federation, Adversary(attack, frozenset()), 1))
+    alone = RunSetup(method, federation, Schedule(1, 1), Adversary(attack, frozenset()))
+    return Colluder(method, train, test, setup=alone)
 
 
 def write_own_data(federation: Federation, folder: Path) -> list[Path]:
@@ -99,23 +99,6 @@ def read_own_data(path: Path, experiment: Experiment) -> Federation:
     return Federation(Dataset(inputs, labels, source.classes, source.preprocess), (own,), own.test)
 
 
-@dataclass(frozen=True, eq=False)
-class Conspiracy:
-    """What colluders know of each other: whose data they share, and whom the server asks in a round."""
-
-    federation: Federation
-    adversary: Adversary
-    per_round: int
-
-    def drawn(self, seed: int, round_number: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return a round's honest and malicious clients, as the server draws them where all are there."""
-        enemies = self.adversary.clients
-        avoided = enemies if self.adversary.redraw else frozenset[int]()
-        clients = select(self.federation.voters, self.per_round, seed, round_number, avoided)
-        honest = tuple(client for client in clients if client not in enemies)
-        return honest, tuple(client for client in clients if client in enemies)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Colluder(Voter):
     """A malicious client, to rehearse an attack: it sends what the attack makes of what colluders know.
@@ -124,22 +107,23 @@ class Colluder(Voter):
     One that was not drawn with the others, or has only data of its own, colludes with itself.
     """
 
-    conspiracy: Conspiracy
+    setup: RunSetup
 
-    def learn(self, broadcast: bytes, number: int) -> Learned:
+    def learn(self, received: RoundInput, number: int) -> ClientUpdate:
         """Return the update that the attack wants this client to send."""
-        attack, round_number = self.conspiracy.adversary.attack, self.method.state_of(broadcast).round
-        own = super().learn(broadcast, number)
+        setup = self.setup
+        assert setup.adversary is not None
+        own = super().learn(received, number)
         learned = {number: own}
-        honest, malicious = self.conspiracy.drawn(self.method.seed, round_number)
+        honest, malicious = divide(setup.select(received.round), setup.adversary)
         if number not in malicious:
             honest, malicious = (), (number,)
         else:
-            worker = Worker(self.method, self.conspiracy.federation, self.device)
-            worker.begin(round_number, broadcast, frozenset())
-            known = malicious if attack.knows is not Knowledge.BENIGN else (*honest, *malicious)
+            worker = Worker(self.method, setup.federation, self.device)
+            worker.received = received
+            known = malicious
+            if setup.adversary.attack.knows is Knowledge.BENIGN:
+                known = (*honest, *malicious)
             learned |= {client: worker.learn(client) for client in known if client != number}
-        crafted = craft(
-            attack, self.method, round_number, broadcast, learned, honest, malicious, Expectation()
-        )
-        return Learned(crafted[number], own.loss)
+        crafted = setup.adversary.craft(self.method, received, learned, honest, malicious)
+        return ClientUpdate(crafted[number], own.loss)

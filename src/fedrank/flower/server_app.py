@@ -9,11 +9,12 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedrank.engine import local_engine
 from fedrank.errors import FedrankError, RunError
+from fedrank.experiment.build import build
 from fedrank.experiment.environment import describe
 from fedrank.experiment.metrics import Evaluation
-from fedrank.experiment.rounds import measure
+from fedrank.experiment.rounds import Rounds
 from fedrank.experiment.rundir import CONFIG, RunDirectory
-from fedrank.experiment.runner import Played, prepare, record
+from fedrank.experiment.runner import record
 from fedrank.flower.settings import Settings
 from fedrank.flower.strategy import RankVote
 from fedrank.methods import FRL
@@ -37,35 +38,35 @@ def main(grid: Grid, context: Context) -> None:
 
 def run(grid: Grid, settings: Settings) -> None:
     """Play the rounds that are not done yet, and write them down."""
-    prepared = prepare(settings.experiment, settings.server_data)
-    method, schedule = prepared.method, prepared.schedule
+    setup = build(settings.experiment, settings.server_data)
+    method, schedule = setup.method, setup.schedule
     assert isinstance(method, FRL)
     strategy = RankVote(
         method,
         clients_per_round=schedule.per_round,
-        min_nodes=settings.min_nodes or len(prepared.federation.clients),
+        min_available_nodes=settings.min_available_nodes or len(setup.federation.clients),
         min_votes=settings.min_votes,
         deadline=settings.deadline,
-        wait=settings.wait,
-        repeats=settings.repeats,
+        startup_timeout=settings.startup_timeout,
+        max_retries=settings.max_retries,
         strikes=settings.strikes,
-        without_data=prepared.federation.idle,
-        adversary=prepared.adversary,
+        without_data=setup.federation.idle,
+        adversary=setup.adversary,
     )
     directory = open_directory(settings)
     console = stderr_console()
     with (
-        local_engine(method, prepared.federation, workers=1) as engine,
+        local_engine(method, setup.federation, workers=1) as engine,
         RunProgress(console) as progress,
     ):
 
         def measured(state: FRLState) -> Evaluation | None:
-            return measure(prepared.federation, engine, state) if schedule.measures(state.round) else None
+            return setup.measure(engine, state) if schedule.measures(state.round) else None
 
-        def rounds(state: FRLState) -> Played:
+        def rounds(state: FRLState) -> Rounds:
             return strategy.rounds(grid, state, schedule.rounds, measured)
 
-        result = record(directory, prepared, engine, rounds, progress)
+        result = record(directory, setup, engine, rounds, progress)
     assert result is not None
     console.print(summary_table(directory.experiment.name, result))
     console.print(f"  {own_report(directory)}", soft_wrap=True, highlight=False)

@@ -23,8 +23,8 @@ class Settings(BaseModel):
     settings : key=value words that are laid over it.
     out : the run directory, on the server's machine. One that holds an unfinished run is continued.
     data_dir : where the server's data sets lie.
-    min_nodes : how many clients must be there before the first round; 0: as many as the experiment has.
-    min_votes, deadline, wait, repeats, strikes : as of `fedrank.flower.RankVote`.
+    min_available_nodes : how many clients must be there before the first round; 0: all of the experiment.
+    min_votes, deadline, startup_timeout, max_retries, strikes : as of `fedrank.flower.RankVote`.
     """
 
     model_config = ConfigDict(
@@ -36,11 +36,11 @@ class Settings(BaseModel):
     settings: str = ""
     out: str = Field(default="runs/flower", min_length=1)
     data_dir: str = ""
-    min_nodes: int = Field(default=0, ge=0)
+    min_available_nodes: int = Field(default=0, ge=0)
     min_votes: int = 1
     deadline: float = 600.0
-    wait: float = 600.0
-    repeats: int = 5
+    startup_timeout: float = 600.0
+    max_retries: int = 5
     strikes: int = 3
 
     @classmethod

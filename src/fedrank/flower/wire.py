@@ -17,13 +17,13 @@ STYPE = "fedrank.wire"
 LARGEST_LOSS = 1000.0
 
 
-def sealed(content: bytes) -> ArrayRecord:
+def as_record(content: bytes) -> ArrayRecord:
     """Return bytes as Flower sends them."""
     return ArrayRecord({"bytes": Array("uint8", (len(content),), STYPE, content)})
 
 
-def unsealed(record: object) -> bytes:
-    """Return the bytes of a record that `sealed` made; anything else raises BallotError."""
+def from_record(record: object) -> bytes:
+    """Return the bytes of a record that `as_record` made; anything else raises BallotError."""
     if not isinstance(record, ArrayRecord) or list(record) != ["bytes"]:
         raise BallotError("a record of one array of bytes was asked for")
     array = record["bytes"]
@@ -44,19 +44,19 @@ def read_question(message: Message) -> tuple[bytes, int]:
     number = content.config_records[CONFIG][NUMBER]
     if not isinstance(number, bytes):
         raise BallotError("the question does not say which number to vote under")
-    return unsealed(content.array_records[BROADCAST]), int.from_bytes(number, "little")
+    return from_record(content.array_records[BROADCAST]), int.from_bytes(number, "little")
 
 
 def answer(ballot: bytes, loss: float, examples: int) -> RecordDict:
     """Return what a client sends back."""
-    return RecordDict({BALLOT: sealed(ballot), METRICS: MetricRecord({LOSS: loss, EXAMPLES: examples})})
+    return RecordDict({BALLOT: as_record(ballot), METRICS: MetricRecord({LOSS: loss, EXAMPLES: examples})})
 
 
 def read_answer(message: Message) -> tuple[bytes, float | None]:
     """Return the ballot of an answer, and the training loss if there is a sensible one."""
     if set(message.content) != {BALLOT, METRICS}:
         raise BallotError("an answer holds a ballot and metrics, and nothing else")
-    return unsealed(message.content[BALLOT]), metric(message, LOSS, LARGEST_LOSS)
+    return from_record(message.content[BALLOT]), metric(message, LOSS, LARGEST_LOSS)
 
 
 def metric(message: Message, name: str, largest: float) -> float | None:

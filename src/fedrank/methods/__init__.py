@@ -1,6 +1,6 @@
 """Federated algorithms, each one file that reads like its pseudo-code."""
 
-from fedrank.methods.base import Collector, Learned, Method, State, Traffic
+from fedrank.methods.base import ClientUpdate, Collector, Method, State, check_clients, knowing
 from fedrank.methods.fedavg import FedAvg
 from fedrank.methods.frl import FRL, FRLState
 from fedrank.methods.signsgd import SignSGD
@@ -13,14 +13,15 @@ METHODS = {"frl": FRL, "fedavg": FedAvg, "signsgd": SignSGD, "topk": TopK}
 __all__ = [
     "FRL",
     "METHODS",
+    "ClientUpdate",
     "Collector",
     "FRLState",
     "FedAvg",
-    "Learned",
     "Method",
     "SignSGD",
     "State",
     "TopK",
-    "Traffic",
     "WeightState",
+    "check_clients",
+    "knowing",
 ]

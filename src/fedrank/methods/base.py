@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from fedrank.data import Samples
-from fedrank.nn import Supernetwork
-from fedrank.rank import Layout
-from fedrank.rank.audit import Audit
+from fedrank.errors import ConfigError
+from fedrank.nn import Supernetwork, Workspace
 
 
 class State(Protocol):
@@ -33,19 +31,11 @@ class Collector(Protocol):
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What a client's training gave: its update, and the mean training loss."""
+class ClientUpdate:
+    """The result of a client's training: its update, and the mean training loss."""
 
     update: NDArray[Any]
     loss: float
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """What one client transfers in one round."""
-
-    upload_bytes: float
-    download_bytes: float
 
 
 S = TypeVar("S", bound=State)
@@ -54,74 +44,67 @@ S = TypeVar("S", bound=State)
 class Method(Protocol[S]):
     """A federated algorithm as pure functions. Nothing but bytes passes between server and clients.
 
-    An engine only decides where `learn` and `write` run.
+    It holds settings, never working memory: a worker keeps the decoded broadcast and the networks in use.
     """
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def layout(self) -> Layout: ...
 
     @property
     def network(self) -> Supernetwork: ...
 
-    def init(self) -> S: ...
+    def init(self) -> S:
+        """Return the state before the first round."""
+        ...
 
     def broadcast(self, state: S) -> bytes:
         """Return what the server sends to the clients of a round."""
         ...
 
-    def reference(self, broadcast: bytes) -> NDArray[Any]:
-        """Return the global ranking or weights that a broadcast tells of."""
+    def receive(self, broadcast: bytes) -> Any:
+        """Decode a broadcast, once for all clients that a worker trains in a round."""
         ...
 
-    def learn(
-        self, broadcast: bytes, samples: Samples, rng: np.random.Generator, device: torch.device
-    ) -> Learned:
+    def client_update(
+        self, received: Any, samples: Samples, rng: np.random.Generator, workspace: Workspace
+    ) -> ClientUpdate:
         """Train on a client's data."""
         ...
 
-    def write(self, broadcast: bytes, update: NDArray[Any], sender: int) -> bytes:
+    def encode(self, received: Any, update: NDArray[Any], sender: int) -> bytes:
         """Return what a client sends to the server."""
         ...
 
-    def collector(self, broadcast: bytes, asked: Collection[int]) -> Collector:
+    def collector(self, received: Any, asked: Collection[int]) -> Collector:
         """Return what gathers the messages of a round from the clients that were asked."""
         ...
 
-    def combined(
-        self, reference: NDArray[Any], updates: list[NDArray[Any]], malicious: int, round_number: int
-    ) -> NDArray[Any]:
-        """Return what the server makes of some updates: all who know the algorithm can compute it."""
+    def aggregate(self, state: S, collected: Any) -> S:
+        """Return the next state; TooFewUpdatesError if too few messages were collected."""
         ...
 
-    def displacement(self, reference: NDArray[Any], update: NDArray[Any]) -> NDArray[np.float32]:
-        """Return an update as a vector: how far it is from the global ranking, or a change of weights."""
+    def model(self, state: S) -> nn.Module:
+        """Return the trained model."""
         ...
 
-    def displaced(self, reference: NDArray[Any], displacement: NDArray[np.float32]) -> NDArray[Any]:
-        """Return the update that is closest to a vector."""
+    def pack(self, state: S) -> dict[str, NDArray[Any]]:
+        """Return the state as arrays for a checkpoint."""
         ...
 
-    def most_expected(self, clients: int) -> int:
-        """Return how many malicious ones among some clients the rule can expect; -1: too few clients."""
+    def unpack(self, arrays: Mapping[str, NDArray[Any]]) -> S:
+        """Return the state that `pack` turned into arrays."""
         ...
 
-    def aggregate(self, state: S, collected: Any, malicious: int = 0) -> S:
-        """Return the next state; `malicious` is how many malicious clients a robust rule is to expect."""
-        ...
 
-    def audit(self, before: S, collected: Any, after: S) -> Audit | None:
-        """Return what is to be said about the vote between two states, if there was one."""
-        ...
+def knowing(method: Method[S], malicious: int) -> Method[S]:
+    """Return the method as it is in a round with so many malicious clients.
 
-    def model(self, state: S) -> nn.Module: ...
+    Only a simulation knows their actual number, which the paper lets robust rules assume.
+    """
+    if getattr(method, "assumed_malicious", None) != "actual":
+        return method
+    return replace(method, assumed_malicious=malicious)  # type: ignore[type-var]
 
-    def traffic(self) -> Traffic:
-        """Return what a client transfers, counted as the paper counts it."""
-        ...
 
-    def pack(self, state: S) -> dict[str, NDArray[Any]]: ...
-
-    def unpack(self, arrays: Mapping[str, NDArray[Any]]) -> S: ...
+def check_clients(method: Method[Any], clients: int) -> None:
+    """Refuse rounds of fewer clients than the method's rule can work with."""
+    rule = getattr(method, "rule", None)
+    if rule is not None and rule.max_malicious(clients) < 0:
+        raise ConfigError(f"{clients} clients per round are too few for {rule.name!r}")

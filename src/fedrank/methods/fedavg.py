@@ -2,60 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from fedrank.aggregators import Chain
-from fedrank.methods.base import Traffic
-from fedrank.methods.message import Content, round_of
-from fedrank.methods.weights import Floats, Updates, WeightMethod, WeightState, aggregated, moved
+from fedrank.aggregators import Aggregator, AssumedMalicious
+from fedrank.methods.message import Content
+from fedrank.methods.weights import Floats, UpdateStore, WeightMethod, WeightState, aggregated, moved
 
 
 @dataclass(frozen=True)
 class FedAvg(WeightMethod):
-    """Federated averaging (McMahan et al., 2017); every client counts the same.
+    """Federated averaging (McMahan et al., 2017); clients have equal weight regardless of data size.
 
     Parameters
     ----------
     aggregator : the rule that turns the clients' updates into one: `mean`, or a robust one.
+    assumed_malicious : how many malicious clients it assumes; by default, as in the paper, the actual
+        number of the round, which only a simulation knows.
     """
 
-    aggregator: str = "mean"
+    aggregator: str | Mapping[str, Any] | Aggregator = "mean"
+    assumed_malicious: AssumedMalicious = "actual"
 
     def __post_init__(self) -> None:
-        Chain(self.aggregator)
+        _ = self.rule
 
-    def write(self, broadcast: bytes, update: Floats, sender: int) -> bytes:
+    @property
+    def rule(self) -> Aggregator:
+        """The aggregator."""
+        return Aggregator.of(self.aggregator)
+
+    def encode(self, received: WeightState, update: Floats, sender: int) -> bytes:
         """Send the whole update."""
-        envelope = self._envelope(Content.UPDATE, round_of(broadcast))
-        return envelope.close(update.astype("<f4").tobytes(), sender)
+        return self._envelope(Content.UPDATE, received.round).close(update.astype("<f4").tobytes(), sender)
 
-    def read(self, message: bytes, sender: int, round_number: int) -> Floats:
+    def decode(self, message: bytes, sender: int, round_number: int) -> Floats:
         """Return the update that a message tells of."""
         envelope = self._envelope(Content.UPDATE, round_number)
-        payload = envelope.open(message, sender, 4 * self.layout.size)
+        payload = envelope.open(message, sender, 4 * self.network.layout.size)
         return np.frombuffer(payload, "<f4").astype(np.float32)
 
-    def most_expected(self, clients: int) -> int:
-        """Return the most malicious clients that the rule can bear."""
-        return Chain(self.aggregator).most(clients)
-
-    def combined(
-        self,
-        reference: Floats,  # noqa: ARG002
-        updates: list[Floats],
-        malicious: int,
-        round_number: int,
-    ) -> Floats:
-        """Return the aggregate of some updates."""
-        return aggregated(self.aggregator, updates, malicious, self.seed, round_number)
-
-    def aggregate(self, state: WeightState, collected: Updates, malicious: int = 0) -> WeightState:
+    def aggregate(self, state: WeightState, collected: UpdateStore) -> WeightState:
         """Move the weights by the aggregate of the updates."""
-        updates = collected.in_order()
-        return moved(state, aggregated(self.aggregator, updates, malicious, self.seed, state.round))
+        return moved(state, self.combine(collected.in_order(), state.round))
 
-    def traffic(self) -> Traffic:
-        """Return 32 bits for each weight, both ways."""
-        return Traffic(4.0 * self.layout.size, 4.0 * self.layout.size)
+    def combine(self, updates: list[Floats], round_number: int) -> Floats:
+        """Return the aggregate of the updates of a round."""
+        malicious = self.rule.assumed(self.assumed_malicious, len(updates))
+        return aggregated(self.rule, updates, malicious, self.network.seed, round_number)

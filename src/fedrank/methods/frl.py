@@ -1,43 +1,24 @@
-"""Federated Rank Learning."""
+"""Federated Rank Learning: the paper's Algorithm 2."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedrank.aggregators import Chain
+from fedrank.aggregators import Aggregator, AssumedMalicious
+from fedrank.ballots import BallotCodec, BallotFormat, BallotStore, MessageType, Shape, Tally
+from fedrank.ballots.codec import round_of
 from fedrank.data import Samples
 from fedrank.errors import BallotError, ConfigError, RunError
-from fedrank.methods.base import Learned, Traffic
-from fedrank.methods.votes import robust_vote, slice_width
-from fedrank.nn import LocalTraining, MaskedNetwork, Supernetwork, edge_popup
-from fedrank.randomness import Purpose as Randomness
-from fedrank.randomness import keyed_generator
-from fedrank.rank import (
-    Box,
-    Form,
-    Kind,
-    Layout,
-    Purpose,
-    Ranking,
-    Shape,
-    Tally,
-    check_ranking,
-    rank,
-    reputation,
-    vote_on,
-)
-from fedrank.rank.audit import Audit, audit_box, audit_tally
-from fedrank.rank.form import round_of
-from fedrank.rank.traffic import packed_bits
+from fedrank.methods.base import ClientUpdate
+from fedrank.methods.votes import robust_vote
+from fedrank.nn import LocalTraining, Supernetwork, Workspace, edge_popup
+from fedrank.rank import Ranking, check_ranking
 
 BORDA = "borda"
 """The paper's vote, a sum of reputations, which needs no ballot once it is counted."""
@@ -52,10 +33,9 @@ class FRLState:
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
-    """A broadcast that a client has read: the round, its ranking, and the scores that follow it."""
+class RoundInput:
+    """What a client reads from a broadcast: the round, the global ranking, and the scores that follow it."""
 
-    message: bytes
     round: int
     ranking: Ranking
     scores: NDArray[np.float32]
@@ -69,12 +49,12 @@ class FRL:
     ----------
     network : the supernetwork whose edges the clients rank.
     local : how a client trains; the learning rate is that of the first round.
-    ballots : the kind of ballots, as words that `Kind.parse` reads; "top=50%" is Sparse-FRL.
-    broadcasts : the kind of broadcasts.
-    rate_decay : what the learning rate is multiplied with after every round.
+    ballots : the ballot format, as `BallotFormat.parse` reads it; "top=50%" is Sparse-FRL.
+    broadcasts : the format of broadcasts.
+    rate_decay : what the learning rate is multiplied by after every round.
     run : 16 bytes that tell runs apart, so that no ballot of one can be counted in another.
-    vote : "borda", the paper's vote, or the aggregation rule that takes its place (docs/votes.md).
-    expected : the share of malicious ballots that such a rule is to withstand.
+    vote : "borda", the paper's vote, or the aggregator that takes its place (docs/votes.md).
+    assumed_malicious : the share of malicious ballots that such an aggregator is to withstand.
     memory : how many bytes it may use.
     """
 
@@ -84,127 +64,64 @@ class FRL:
     broadcasts: str = "exact packed"
     rate_decay: float = 0.999
     run: bytes = bytes(16)
-    vote: str = "screened-mean"
-    expected: float = 0.4
+    vote: str | Mapping[str, Any] | Aggregator = "screened-mean"
+    assumed_malicious: AssumedMalicious = 0.4
     memory: int = 2**30
 
     def __post_init__(self) -> None:
-        if self.vote != BORDA:
-            Chain(self.vote)
-        Kind.parse(self.ballots)
-        if Kind.parse(self.broadcasts).shape is Shape.TOP:
-            raise ConfigError(f"broadcasts is {self.broadcasts!r}: clients need the whole ranking")
+        _ = self.rule
+        BallotFormat.parse(self.ballots)
+        if BallotFormat.parse(self.broadcasts).shape is Shape.TOP:
+            raise ConfigError(f"broadcasts is {self.broadcasts!r}, but clients need the whole ranking")
 
     @property
-    def seed(self) -> int:
-        """The seed of the supernetwork, from which all other randomness is derived too."""
-        return self.network.seed
-
-    @property
-    def layout(self) -> Layout:
-        """The layers whose edges are ranked."""
-        return self.network.layout
+    def rule(self) -> Aggregator | None:
+        """The aggregator that votes, if it is not the paper's sum."""
+        return None if self.vote == BORDA else Aggregator.of(self.vote)
 
     def init(self) -> FRLState:
-        """Return the ranking of the initial scores (line 4)."""
-        return FRLState(0, self._seed_ranking)
+        """Rank the initial scores (line 4)."""
+        return FRLState(0, self.network.initial_ranking)
 
     def broadcast(self, state: FRLState) -> bytes:
-        """Write down the global ranking."""
-        return self._broadcast_form(state.round).fill_in(state.ranking)
+        """Send the global ranking to the clients of a round (lines 6 and 7)."""
+        return self._broadcast_codec(state.round).encode(state.ranking)
 
-    def state_of(self, broadcast: bytes) -> FRLState:
-        """Return the state that a broadcast tells of."""
-        opened = self._open(broadcast)
-        return FRLState(opened.round, opened.ranking)
+    def receive(self, broadcast: bytes) -> RoundInput:
+        """Assign the sorted initial scores to the edges by the global ranking (lines 9 and 10)."""
+        number = round_of(broadcast)
+        ranking = self._broadcast_codec(number).decode(broadcast)
+        return RoundInput(number, ranking, self.network.assign_scores(ranking))
 
-    def reference(self, broadcast: bytes) -> Ranking:
-        """Read the global ranking."""
-        return self._open(broadcast).ranking
-
-    def learn(
-        self, broadcast: bytes, samples: Samples, rng: np.random.Generator, device: torch.device
-    ) -> Learned:
-        """Rank the edges on a client's data (lines 9 to 12)."""
-        opened = self._open(broadcast)
-        rate = self.local.learning_rate * self.rate_decay**opened.round
+    def client_update(
+        self, received: RoundInput, samples: Samples, rng: np.random.Generator, workspace: Workspace
+    ) -> ClientUpdate:
+        """Train the scores and rank them (lines 11 and 12)."""
+        rate = self.local.learning_rate * self.rate_decay**received.round
         local = replace(self.local, learning_rate=rate)
-        trained = edge_popup(self._masked_network(device), opened.scores, samples, rng, local)
-        return Learned(self.network.rank(trained.scores), trained.loss)
+        trained = edge_popup(workspace.masked, received.scores, samples, rng, local)
+        return ClientUpdate(self.network.rank(trained.scores), trained.loss)
 
-    def write(self, broadcast: bytes, update: Ranking, sender: int) -> bytes:
-        """Fill in a client's ballot."""
-        return self.form(broadcast).fill_in(update, sender)
+    def encode(self, received: RoundInput, update: Ranking, sender: int) -> bytes:
+        """Send the ranking to the server as a ballot (line 13)."""
+        return self._ballot_codec(received).encode(update, sender)
 
-    def form(self, broadcast: bytes) -> Form:
-        """Return the form of the ballots that follow a broadcast."""
-        opened = self._open(broadcast)
-        kind = Kind.parse(self.ballots)
-        return Form(self.layout, kind, opened.ranking, self.run, opened.round)
+    def collector(self, received: RoundInput, asked: Collection[int]) -> Tally | BallotStore:
+        """Return an empty tally, or an empty store for a vote that must see all ballots together."""
+        codec = self._ballot_codec(received)
+        return Tally(codec, asked) if self.vote == BORDA else BallotStore(codec, asked, self.memory // 2)
 
-    def collector(self, broadcast: bytes, asked: Collection[int]) -> Tally | Box:
-        """Return an empty tally, or an empty box for a vote that must see all ballots together."""
-        form = self.form(broadcast)
-        return Tally(form, asked) if self.vote == BORDA else Box(form, asked, self.memory // 2)
-
-    def combined(
-        self,
-        reference: Ranking,
-        updates: list[Ranking],
-        malicious: int,  # noqa: ARG002
-        round_number: int,
-    ) -> Ranking:
-        """Return the vote of some rankings."""
-        if self.vote == BORDA:
-            return vote_on(updates, self.layout)
-        form = Form(self.layout, reference=reference, round=round_number)
-        box = Box(form, memory=self.memory // 2)
-        for sender, update in enumerate(updates):
-            box.add(sender, form.fill_in(update, sender))
-        return self._vote(box)
-
-    def displacement(self, reference: Ranking, update: Ranking) -> NDArray[np.float32]:
-        """Return how far each edge has moved from its reputation in the global ranking."""
-        moved = reputation(update, self.layout) - reputation(reference, self.layout)
-        return moved.astype(np.float32)
-
-    def displaced(self, reference: Ranking, displacement: NDArray[np.float32]) -> Ranking:
-        """Return the ranking of the global reputations, each moved by a displacement."""
-        moved = reputation(reference, self.layout) + displacement
-        return rank(moved.astype(np.float32), self.layout)
-
-    def most_expected(self, clients: int) -> int:
-        """Return the most malicious ballots that the vote can bear."""
-        return clients if self.vote == BORDA else Chain(self.vote).most(clients)
-
-    def aggregate(self, state: FRLState, collected: Tally | Box, malicious: int = 0) -> FRLState:  # noqa: ARG002
-        """Let the ballots decide on the next ranking (line 15). A vote is not told who is malicious."""
-        ranking = collected.vote() if isinstance(collected, Tally) else self._vote(collected)
-        return FRLState(state.round + 1, ranking)
-
-    def _vote(self, box: Box) -> Ranking:
-        chain, ballots = Chain(self.vote), len(box.voters)
-        malicious = min(math.ceil(self.expected * ballots), chain.most(ballots))
-        rng = keyed_generator(self.seed, Randomness.AGGREGATION, box.form.round)
-        return robust_vote(box, chain, malicious, rng, self.memory // 2)
-
-    def audit(self, before: FRLState, collected: Tally | Box, after: FRLState) -> Audit:
-        """Return what is to be said about the vote that led from one state to the next."""
-        keep = self.network.keep
+    def aggregate(self, state: FRLState, collected: Tally | BallotStore) -> FRLState:
+        """Let the ballots vote on the next ranking (line 15)."""
         if isinstance(collected, Tally):
-            return audit_tally(collected, before.ranking, after.ranking, keep)
-        width = slice_width(collected, self.memory // 2)
-        return audit_box(collected, before.ranking, after.ranking, keep, width)
+            return FRLState(state.round + 1, collected.vote())
+        assert self.rule is not None
+        malicious = self.rule.assumed(self.assumed_malicious, len(collected.voters))
+        return FRLState(state.round + 1, robust_vote(collected, self.rule, malicious, self.network.seed))
 
     def model(self, state: FRLState) -> nn.Module:
         """Return the subnetwork of the global ranking."""
         return self.network.subnetwork(state.ranking)
-
-    def traffic(self) -> Traffic:
-        """Return what a client sends and receives: its ballot, and the whole global ranking."""
-        kinds = (Kind.parse(self.ballots), Kind.parse(self.broadcasts))
-        upload, download = (packed_bits(self.layout, kind) for kind in kinds)
-        return Traffic(upload / 8, download / 8)
 
     def pack(self, state: FRLState) -> dict[str, NDArray[Any]]:
         """Return the state as arrays for a checkpoint."""
@@ -214,42 +131,17 @@ class FRL:
         """Return the state that `pack` turned into arrays."""
         try:
             state = FRLState(int(arrays["round"]), arrays["ranking"])
-            check_ranking(state.ranking, self.layout)
+            check_ranking(state.ranking, self.network.layout)
         except (KeyError, TypeError, BallotError) as error:
             raise RunError(f"the checkpoint does not hold a ranking of this network ({error})") from error
         return state
 
-    def _open(self, broadcast: bytes) -> Opened:
-        """Read a broadcast and place the scores by its ranking (line 10), once for all clients of a round."""
-        if self._last_opened is None or self._last_opened.message is not broadcast:
-            number = round_of(broadcast)
-            ranking = self._broadcast_form(number).read(broadcast)
-            self.__dict__["_last_opened"] = Opened(broadcast, number, ranking, self.network.place(ranking))
-        assert self._last_opened is not None
-        return self._last_opened
+    def _ballot_codec(self, received: RoundInput) -> BallotCodec:
+        ballot_format = BallotFormat.parse(self.ballots)
+        return BallotCodec(self.network.layout, ballot_format, received.ranking, self.run, received.round)
 
-    @cached_property
-    def _last_opened(self) -> Opened | None:
-        return None
-
-    def _broadcast_form(self, round_number: int) -> Form:
-        kind = Kind.parse(self.broadcasts)
-        reference = self._seed_ranking if kind.coded else None
-        return Form(self.layout, kind, reference, self.run, round_number, Purpose.BROADCAST)
-
-    @cached_property
-    def _seed_ranking(self) -> Ranking:
-        return self.network.initial_ranking()
-
-    def _masked_network(self, device: torch.device) -> MaskedNetwork:
-        """Return the network to train in: one for each device, since its buffers serve all clients."""
-        if device not in self._masked_networks:
-            self._masked_networks[device] = MaskedNetwork(self.network, device)
-        return self._masked_networks[device]
-
-    @cached_property
-    def _masked_networks(self) -> dict[torch.device, MaskedNetwork]:
-        return {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+    def _broadcast_codec(self, round_number: int) -> BallotCodec:
+        ballot_format = BallotFormat.parse(self.broadcasts)
+        reference = self.network.initial_ranking if ballot_format.coded else None
+        layout, sent = self.network.layout, MessageType.BROADCAST
+        return BallotCodec(layout, ballot_format, reference, self.run, round_number, sent)

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.errors import BallotError, ConfigError
-from fedrank.methods.base import Traffic
-from fedrank.methods.message import Content, round_of
+from fedrank.errors import BallotError, ConfigError, TooFewUpdatesError
+from fedrank.methods.message import Content
 from fedrank.methods.weights import Floats, WeightMethod, WeightState, moved
 
 
@@ -22,7 +21,7 @@ class SignTally:
         self.method = method
         self.round = round_number
         self.asked = asked
-        self.total = np.zeros(method.layout.size, np.int32)
+        self.total = np.zeros(method.network.layout.size, np.int32)
         self.voters: set[int] = set()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -32,7 +31,7 @@ class SignTally:
         """Count the signs of a message. Anything else raises BallotError and leaves the tally untouched."""
         if sender not in self.asked or sender in self.voters:
             raise BallotError(f"client {sender} was not asked in this round, or has sent its signs already")
-        self.total += self.method.read(message, sender, self.round).astype(np.int32)
+        self.total += self.method.decode(message, sender, self.round).astype(np.int32)
         self.voters.add(sender)
 
     def merge(self, other: SignTally) -> None:
@@ -58,41 +57,30 @@ class SignSGD(WeightMethod):
         if not self.server_rate > 0:
             raise ConfigError(f"server_rate is {self.server_rate}: it must be more than 0")
 
-    def write(self, broadcast: bytes, update: Floats, sender: int) -> bytes:
+    def encode(self, received: WeightState, update: Floats, sender: int) -> bytes:
         """Send the signs of the update; 0 counts as growth."""
         payload = np.packbits(update >= 0, bitorder="little").tobytes()
-        return self._envelope(Content.SIGNS, round_of(broadcast)).close(payload, sender)
+        return self._envelope(Content.SIGNS, received.round).close(payload, sender)
 
-    def read(self, message: bytes, sender: int, round_number: int) -> Floats:
+    def decode(self, message: bytes, sender: int, round_number: int) -> Floats:
         """Return +1 or -1 for each weight."""
-        size = self.layout.size
+        size = self.network.layout.size
         payload = self._envelope(Content.SIGNS, round_number).open(message, sender, (size + 7) // 8)
         bits = np.unpackbits(np.frombuffer(payload, np.uint8), bitorder="little")
         if bits[size:].any():
             raise BallotError("the message has bits set behind its last sign")
         return bits[:size].astype(np.float32) * 2 - 1
 
-    def collector(self, broadcast: bytes, asked: Collection[int]) -> SignTally:  # type: ignore[override]
+    def collector(self, received: WeightState, asked: Collection[int]) -> SignTally:  # type: ignore[override]
         """Return an empty tally of signs."""
-        return SignTally(self, round_of(broadcast), asked)
+        return SignTally(self, received.round, asked)
 
-    def combined(
-        self,
-        reference: Floats,  # noqa: ARG002
-        updates: list[Floats],
-        malicious: int,  # noqa: ARG002
-        round_number: int,  # noqa: ARG002
-    ) -> Floats:
-        """Return the step that the signs of some updates lead to."""
-        return self._step(np.sum([np.where(update >= 0, 1, -1) for update in updates], axis=0))
-
-    def aggregate(self, state: WeightState, collected: SignTally, malicious: int = 0) -> WeightState:  # noqa: ARG002
+    def aggregate(self, state: WeightState, collected: SignTally) -> WeightState:
         """Move every weight by `server_rate` in the direction of the majority."""
-        return moved(state, self._step(collected.total))
+        if not collected.voters:
+            raise TooFewUpdatesError("no client has sent its signs")
+        return moved(state, self.step(collected.total))
 
-    def _step(self, total: NDArray[np.int32]) -> Floats:
+    def step(self, total: NDArray[np.int32]) -> Floats:
+        """Return by how much the weights are moved, given the sums of signs."""
         return np.float32(self.server_rate) * np.sign(total).astype(np.float32)
-
-    def traffic(self) -> Traffic:
-        """Return one bit for each weight up, 32 down."""
-        return Traffic(self.layout.size / 8, 4.0 * self.layout.size)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedrank.errors import BallotError, ConfigError
-from fedrank.methods.base import Traffic
 from fedrank.methods.fedavg import FedAvg
-from fedrank.methods.message import Content, round_of
-from fedrank.methods.weights import Floats
+from fedrank.methods.message import Content
+from fedrank.methods.weights import Floats, WeightState
 from fedrank.rank import top_count
 
 
@@ -32,29 +31,26 @@ class TopK(FedAvg):
                 f"share is {self.share}: TopK sends more than nothing and at most everything (1)"
             )
 
-    def write(self, broadcast: bytes, update: Floats, sender: int) -> bytes:
+    def encode(self, received: WeightState, update: Floats, sender: int) -> bytes:
         """Send where the largest changes are, and what they are."""
         kept = np.zeros(update.size, np.bool_)
-        kept[np.argsort(-np.abs(update), kind="stable")[: self._sent]] = True
+        kept[np.argsort(-np.abs(update), kind="stable")[: self.sent]] = True
         payload = np.packbits(kept, bitorder="little").tobytes() + update[kept].astype("<f4").tobytes()
-        return self._envelope(Content.SPARSE, round_of(broadcast)).close(payload, sender)
+        return self._envelope(Content.SPARSE, received.round).close(payload, sender)
 
-    def read(self, message: bytes, sender: int, round_number: int) -> Floats:
+    def decode(self, message: bytes, sender: int, round_number: int) -> Floats:
         """Return the update that a message tells of, with 0 for what was not sent."""
-        size = self.layout.size
-        places = (size + 7) // 8
-        payload = self._envelope(Content.SPARSE, round_number).open(message, sender, places + 4 * self._sent)
-        kept = np.unpackbits(np.frombuffer(payload[:places], np.uint8), bitorder="little").astype(np.bool_)
-        if kept[size:].any() or np.count_nonzero(kept) != self._sent:
-            raise BallotError(f"the message does not name exactly {self._sent} of {size} weights")
+        size = self.network.layout.size
+        flags = (size + 7) // 8
+        payload = self._envelope(Content.SPARSE, round_number).open(message, sender, flags + 4 * self.sent)
+        kept = np.unpackbits(np.frombuffer(payload[:flags], np.uint8), bitorder="little").astype(np.bool_)
+        if kept[size:].any() or np.count_nonzero(kept) != self.sent:
+            raise BallotError(f"the message does not name exactly {self.sent} of {size} weights")
         update = np.zeros(size, np.float32)
-        update[kept[:size]] = np.frombuffer(payload[places:], "<f4")
+        update[kept[:size]] = np.frombuffer(payload[flags:], "<f4")
         return update
 
-    def traffic(self) -> Traffic:
-        """Return 32 bits for each change that is sent and one bit for each weight; all weights down."""
-        return Traffic(4.0 * self._sent + self.layout.size / 8, 4.0 * self.layout.size)
-
     @property
-    def _sent(self) -> int:
-        return top_count(self.layout.size, self.share)
+    def sent(self) -> int:
+        """How many changes a client sends."""
+        return top_count(self.network.layout.size, self.share)

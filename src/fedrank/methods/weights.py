@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedrank.aggregators import Chain
+from fedrank.aggregators import Aggregator
 from fedrank.data import Samples
 from fedrank.errors import BallotError, RunError
-from fedrank.methods.base import Learned
+from fedrank.methods.base import ClientUpdate
 from fedrank.methods.message import Content, Envelope, round_of
-from fedrank.nn import LocalTraining, Supernetwork
-from fedrank.nn.weights import WeightNetwork, train_weights
+from fedrank.nn import LocalTraining, Supernetwork, Workspace
+from fedrank.nn.weights import train_weights
 from fedrank.randomness import Purpose, keyed_generator
-from fedrank.rank import Layout
 
 Floats = NDArray[np.float32]
 
@@ -33,7 +30,7 @@ class WeightState:
     weights: Floats
 
 
-class Updates:
+class UpdateStore:
     """The updates of a round, one vector for each client. They are all kept: robust rules need them all."""
 
     def __init__(self, method: WeightMethod, round_number: int, asked: Collection[int]) -> None:
@@ -51,12 +48,12 @@ class Updates:
             raise BallotError(f"client {sender} was not asked in this round")
         if sender in self.by_client:
             raise BallotError(f"client {sender} has sent an update in this round already")
-        update = self.method.read(message, sender, self.round)
+        update = self.method.decode(message, sender, self.round)
         if not np.isfinite(update).all():
             raise BallotError("the update is not finite")
         self.by_client[sender] = update
 
-    def merge(self, other: Updates) -> None:
+    def merge(self, other: UpdateStore) -> None:
         """Add the updates that another worker has gathered."""
         if twice := self.by_client.keys() & other.by_client.keys():
             raise BallotError(f"client {min(twice)} has sent an update to both of two workers")
@@ -75,7 +72,7 @@ class WeightMethod:
     ----------
     network : the network whose weights are trained.
     local : how a client trains; the learning rate is that of the first round.
-    rate_decay : what the learning rate is multiplied with after every round.
+    rate_decay : what the learning rate is multiplied by after every round.
     run : 16 bytes that tell runs apart.
     """
 
@@ -84,61 +81,36 @@ class WeightMethod:
     rate_decay: float = 0.999
     run: bytes = bytes(16)
 
-    @property
-    def seed(self) -> int:
-        """The seed of the network, from which all other randomness is derived too."""
-        return self.network.seed
-
-    @property
-    def layout(self) -> Layout:
-        """The layers of the network."""
-        return self.network.layout
-
     def init(self) -> WeightState:
         """Return the weights that follow from the seed."""
         return WeightState(0, self.network.weights.copy())
 
     def broadcast(self, state: WeightState) -> bytes:
-        """Write down the global weights."""
+        """Send the global weights."""
         return self._envelope(Content.WEIGHTS, state.round).close(state.weights.astype("<f4").tobytes(), 0)
 
-    def reference(self, broadcast: bytes) -> Floats:
+    def receive(self, broadcast: bytes) -> WeightState:
         """Read the global weights."""
-        envelope = self._envelope(Content.WEIGHTS, round_of(broadcast))
-        return np.frombuffer(envelope.open(broadcast, 0, 4 * self.layout.size), "<f4").astype(np.float32)
+        number = round_of(broadcast)
+        payload = self._envelope(Content.WEIGHTS, number).open(broadcast, 0, 4 * self.network.layout.size)
+        return WeightState(number, np.frombuffer(payload, "<f4").astype(np.float32))
 
-    def learn(
-        self, broadcast: bytes, samples: Samples, rng: np.random.Generator, device: torch.device
-    ) -> Learned:
+    def client_update(
+        self, received: WeightState, samples: Samples, rng: np.random.Generator, workspace: Workspace
+    ) -> ClientUpdate:
         """Train the weights on a client's data; the update is how they have changed."""
-        before = self.reference(broadcast)
-        rate = self.local.learning_rate * self.rate_decay ** round_of(broadcast)
+        rate = self.local.learning_rate * self.rate_decay**received.round
         local = replace(self.local, learning_rate=rate)
-        trained = train_weights(self._network(device), before, samples, rng, local)
-        return Learned(trained.weights - before, trained.loss)
+        trained = train_weights(workspace.weights, received.weights, samples, rng, local)
+        return ClientUpdate(trained.weights - received.weights, trained.loss)
 
-    def displacement(self, reference: Floats, update: Floats) -> Floats:  # noqa: ARG002
-        """Return the update: it is a vector already."""
-        return update
-
-    def displaced(self, reference: Floats, displacement: Floats) -> Floats:  # noqa: ARG002
-        """Return the vector: it is an update already."""
-        return displacement
-
-    def collector(self, broadcast: bytes, asked: Collection[int]) -> Updates:
+    def collector(self, received: WeightState, asked: Collection[int]) -> UpdateStore:
         """Return what gathers the updates of a round."""
-        return Updates(self, round_of(broadcast), asked)
+        return UpdateStore(self, received.round, asked)
 
-    def most_expected(self, clients: int) -> int:
-        """Return all: the rule does not ask how many clients are malicious."""
-        return clients
-
-    def read(self, message: bytes, sender: int, round_number: int) -> Floats:
+    def decode(self, message: bytes, sender: int, round_number: int) -> Floats:
         """Return the update that a message tells of."""
         raise NotImplementedError
-
-    def audit(self, before: WeightState, collected: Updates, after: WeightState) -> None:
-        """Return nothing: no vote on edges was held."""
 
     def model(self, state: WeightState) -> nn.Module:
         """Return the network with the global weights."""
@@ -154,30 +126,20 @@ class WeightMethod:
             state = WeightState(int(arrays["round"]), arrays["weights"])
         except (KeyError, TypeError) as error:
             raise RunError(f"the checkpoint does not hold weights ({error})") from error
-        if state.weights.shape != (self.layout.size,) or state.weights.dtype != np.float32:
+        if state.weights.shape != (self.network.layout.size,) or state.weights.dtype != np.float32:
             raise RunError("the checkpoint does not hold weights of this network")
         return state
 
     def _envelope(self, content: Content, round_number: int) -> Envelope:
-        return Envelope(content, self.run, round_number, self.layout.digest)
-
-    def _network(self, device: torch.device) -> WeightNetwork:
-        if device not in self._networks:
-            self._networks[device] = WeightNetwork(self.network, device)
-        return self._networks[device]
-
-    @cached_property
-    def _networks(self) -> dict[torch.device, WeightNetwork]:
-        return {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return Envelope(content, self.run, round_number, self.network.layout.digest)
 
 
-def aggregated(rule: str, updates: list[Floats], malicious: int, seed: int, round_number: int) -> Floats:
-    """Return what an aggregation rule makes of some updates of a round."""
+def aggregated(
+    rule: Aggregator, updates: list[Floats], malicious: int, seed: int, round_number: int
+) -> Floats:
+    """Return what an aggregator makes of some updates of a round."""
     rng = keyed_generator(seed, Purpose.AGGREGATION, round_number)
-    return np.asarray(Chain(rule)(np.stack(updates), malicious, rng), np.float32)
+    return np.asarray(rule(np.stack(updates), malicious, rng), np.float32)
 
 
 def moved(state: WeightState, step: Floats) -> WeightState:

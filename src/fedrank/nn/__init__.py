@@ -1,11 +1,12 @@
 """Supernetworks: conversion of a model, initial weights and scores, edge-popup, the paper's networks."""
 
 from fedrank.nn.convert import supernetwork
-from fedrank.nn.edge_popup import LocalTraining, Trained, edge_popup
 from fedrank.nn.masked import MaskedNetwork
-from fedrank.nn.memory import channels_last
+from fedrank.nn.memory_format import channels_last
 from fedrank.nn.networks import NETWORKS, ConvNet, LeNet
-from fedrank.nn.supernetwork import Scores, Supernetwork
+from fedrank.nn.supernet import Scores, Supernetwork
+from fedrank.nn.training import LocalTraining, Trained, edge_popup
+from fedrank.nn.workspace import Workspace
 
 __all__ = [
     "NETWORKS",
@@ -16,6 +17,7 @@ __all__ = [
     "Scores",
     "Supernetwork",
     "Trained",
+    "Workspace",
     "channels_last",
     "edge_popup",
     "supernetwork",

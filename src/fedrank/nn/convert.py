@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from fedrank.errors import ModelError
-from fedrank.nn.supernetwork import Scores, Supernetwork
+from fedrank.nn.supernet import Scores, Supernetwork
 from fedrank.rank import Layout
 
 MASKABLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrank.errors import ModelError
-from fedrank.nn.border import Border, DeviceBorder
-from fedrank.nn.memory import lay_out_for_speed
-from fedrank.nn.supernetwork import Supernetwork
+from fedrank.nn.memory_format import lay_out_for_speed
+from fedrank.nn.supernet import Supernetwork
+from fedrank.nn.threshold import DeviceThreshold, Threshold
 from fedrank.rank import top_count
 
 
@@ -31,7 +31,7 @@ class MaskedNetwork:
         self.initial_buffers = {name: value.clone() for name, value in self.module.named_buffers()}
         self.weights = torch.tensor(network.weights, device=device)
         self.masked, self.scores, self.velocity = (torch.empty_like(self.weights) for _ in range(3))
-        kind = Border if device.type == "cpu" else DeviceBorder
+        kind = Threshold if device.type == "cpu" else DeviceThreshold
         self.borders = [
             kind(
                 layer.size - top_count(layer.size, network.keep),

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedrank.nn.edge_popup import LocalTraining, Samples, cosine
-from fedrank.nn.memory import lay_out_for_speed
-from fedrank.nn.supernetwork import Supernetwork
+from fedrank.nn.memory_format import lay_out_for_speed
+from fedrank.nn.supernet import Supernetwork
+from fedrank.nn.training import LocalTraining, Samples, cosine
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,11 @@ from threading import Event, Thread
 
 from fedrank.data import data_files
 from fedrank.errors import FedrankError, RunError
+from fedrank.experiment.build import build
 from fedrank.experiment.config import Experiment, load_preset
 from fedrank.experiment.environment import describe
 from fedrank.experiment.rundir import METRICS, RunDirectory
-from fedrank.experiment.runner import Observers, prepare, run
+from fedrank.experiment.runner import Observers, run
 from fedrank.paper.published import Numbers
 
 LONGEST_NAME = 200
@@ -129,12 +130,12 @@ def _play(cell: Cell, folder: Path, data_dir: Path, finish: Callable[[RunDirecto
     if _leaving.is_set():
         return
     path = folder / cell.name
-    prepared = prepare(cell.experiment, data_dir)
+    setup = build(cell.experiment, data_dir)
     if path.exists():
         directory = RunDirectory.open(path)
     else:
         directory = RunDirectory.create(path, cell.experiment, describe(data_dir, 1, "cpu"))
-    result = run(directory, prepared, workers=1, device="cpu", observer=Observers(()))
+    result = run(directory, setup, workers=1, device="cpu", observer=Observers(()))
     if _leaving.is_set():
         os._exit(1)  # nobody is left to answer to, and the queue would be waited for for ever
     if result is None:

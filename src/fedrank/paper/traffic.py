@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fedrank.rank import Kind, Layout
-from fedrank.rank.traffic import least_bits, packed_bits
+from fedrank.ballots import BallotFormat
+from fedrank.ballots.traffic import least_bits, packed_bits
+from fedrank.rank import Layout
 
 CODED_BITS = {
     "exact coded": (13.73, 16.08),
@@ -43,11 +44,11 @@ def traffic_table(layout: Layout) -> Iterator[TrafficRow]:
     says which were chosen.
     """
     weights, signs = 4.0 * layout.size, layout.size / 8
-    ranking = packed_bits(layout, Kind.parse("exact")) / 8
+    ranking = packed_bits(layout, BallotFormat.parse("exact")) / 8
     yield TrafficRow("FedAvg", weights, weights, "paper")
     yield TrafficRow("FRL", ranking, ranking, "paper")
     for share in (50, 10):
-        sparse = packed_bits(layout, Kind.parse(f"top={share}%")) / 8
+        sparse = packed_bits(layout, BallotFormat.parse(f"top={share}%")) / 8
         yield TrafficRow(f"Sparse-FRL, top {share}%", sparse, ranking, "paper")
     yield TrafficRow("SignSGD", signs, weights, "paper")
     for share in (50, 10):
@@ -55,7 +56,7 @@ def traffic_table(layout: Layout) -> Iterator[TrafficRow]:
     least = least_bits(layout) / 8
     yield TrafficRow("FRL, lower bound log2(n!)", least, least, "paper")
     for levels in (256, 16, 4):
-        packed = packed_bits(layout, Kind.parse(f"levels={levels}")) / 8
+        packed = packed_bits(layout, BallotFormat.parse(f"levels={levels}")) / 8
         yield TrafficRow(f"FRL, levels={levels} packed", packed, packed, "packed")
     for kind, (up, down) in CODED_BITS.items():
         yield TrafficRow(f"FRL, {kind}", up * layout.size / 8, down * layout.size / 8, "measured")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from fedrank.attacks import ATTACKS, Target
 from fedrank.paper.sweep import Cell
+from fedrank.parameters import parameters_of
 
 VOTES = ("borda", "screened-mean", "nnm+trimmed-mean")
 SHARES = (0.1, 0.2, 0.3, 0.4)
@@ -54,7 +55,8 @@ def attacks_on_rankings() -> list[str]:
     found = []
     for name, attack in ATTACKS.items():
         if attack.target is not Target.WEIGHTS:
-            found += [name, *([f"{name} {SIGN}"] if "direction" in attack.parameters.model_fields else [])]
+            directed = "direction" in parameters_of(attack.function).model_fields
+            found += [name, *([f"{name} {SIGN}"] if directed else [])]
     return found
 
 

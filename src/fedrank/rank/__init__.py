@@ -1,35 +1,25 @@
-"""Layouts, rankings, ballots, tallies and votes. Knows NumPy and numba only."""
+"""Layouts and rankings. Knows NumPy and numba only."""
 
-from fedrank.rank.box import Box
-from fedrank.rank.form import Form, Purpose
-from fedrank.rank.kind import Kind, Shape
 from fedrank.rank.layout import Layer, Layout, top_count
 from fedrank.rank.ranking import (
     Ranking,
     Reputation,
+    assign_scores,
     check_ranking,
-    place,
     rank,
     rank_points,
     reputation,
     top_mask,
     vote_on,
 )
-from fedrank.rank.tally import Tally
 
 __all__ = [
-    "Box",
-    "Form",
-    "Kind",
     "Layer",
     "Layout",
-    "Purpose",
     "Ranking",
     "Reputation",
-    "Shape",
-    "Tally",
+    "assign_scores",
     "check_ranking",
-    "place",
     "rank",
     "rank_points",
     "reputation",

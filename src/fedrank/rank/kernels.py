@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
 from numpy.typing import NDArray
@@ -46,18 +44,3 @@ def count_repeated(edges: NDArray[np.int32], size: int) -> int:
         repeated += named[edge]
         named[edge] = True
     return repeated
-
-
-@numba.njit(cache=True)
-def add_in_order(total: NDArray[np.int64], order: NDArray[np.int32], values: NDArray[np.int32]) -> None:
-    """Add the i-th value to the i-th edge of `order`."""
-    for i in range(order.size):
-        total[order[i]] += values[i]
-
-
-@numba.njit(cache=True)
-def note_levels(ranking: NDArray[np.int32], borders: NDArray[np.int32], out: NDArray[Any]) -> None:
-    """Write down the level of each edge."""
-    for level in range(borders.size - 1):
-        for position in range(borders[level], borders[level + 1]):
-            out[ranking[position]] = level

@@ -80,7 +80,7 @@ def reputation(ranking: Ranking, layout: Layout) -> Reputation:
     return positions
 
 
-def place(sorted_scores: NDArray[np.float32], by: Ranking, layout: Layout) -> NDArray[np.float32]:
+def assign_scores(sorted_scores: NDArray[np.float32], by: Ranking, layout: Layout) -> NDArray[np.float32]:
     """Give the i-th smallest score to the i-th edge of the ranking (Algorithm 2, line 10)."""
     scores = np.empty(layout.size, np.float32)
     for layer in layout:

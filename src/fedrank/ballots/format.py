@@ -1,4 +1,4 @@
-"""Kinds of ballots: what of a ranking is sent, and how it is written down."""
+"""Ballot formats: what of a ranking a ballot tells, and how it is written down."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from fedrank.errors import ConfigError
-from fedrank.rank.layout import top_count
+from fedrank.rank import top_count
 
 MILLION = 1_000_000
 
@@ -24,40 +24,43 @@ class Shape(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of ballot, or of broadcast. The server chooses it for a whole run.
+class BallotFormat:
+    """The format of ballots, or of broadcasts. The server chooses it for a whole run.
 
     Parameters
     ----------
     shape : what is sent.
-    number : the number of levels, or the top share in millionths; 0 for exact rankings.
-    dithered : shift the borders between levels by a fraction of a level, other for every client.
+    levels : how many levels there are; 0 where positions are not rounded to levels.
+    millionths : the share of the edges that a ballot names, in millionths.
+    dithered : shift the borders between levels by a fraction of a level, different for every client.
     coded : entropy-coded against the ranking that both sides know; otherwise packed in fixed widths.
     """
 
     shape: Shape = Shape.EXACT
-    number: int = 0
+    levels: int = 0
+    millionths: int = MILLION
     dithered: bool = False
     coded: bool = False
 
     def __post_init__(self) -> None:
-        legal = {
-            Shape.EXACT: self.number == 0,
-            Shape.LEVELS: 2 <= self.number < 2**31,
-            Shape.TOP: 0 < self.number <= MILLION,
-        }
-        if not legal[self.shape]:
-            raise ConfigError(f"{self}: levels are at least 2, a top share lies between 0% and 100%")
+        if self.shape is Shape.LEVELS and not 2 <= self.levels < 2**31:
+            raise ConfigError(f"{self}: there must be at least 2 levels")
+        if self.shape is Shape.TOP and not 0 < self.millionths <= MILLION:
+            raise ConfigError(f"{self}: the top share must be more than 0% and at most 100%")
+        if (self.levels and self.shape is not Shape.LEVELS) or (
+            self.millionths != MILLION and self.shape is not Shape.TOP
+        ):
+            raise ConfigError(f"{self}: levels and a top share belong to the shapes of that name")
         if self.dithered and self.shape is not Shape.LEVELS:
             raise ConfigError(f"{self}: only levels can be dithered")
 
     @classmethod
-    def parse(cls, text: str) -> Kind:
-        """Read a kind from words.
+    def parse(cls, text: str) -> BallotFormat:
+        """Read a format from words.
 
-        >>> Kind.parse("levels=16 dithered coded")
-        Kind(shape=<Shape.LEVELS: 1>, number=16, dithered=True, coded=True)
-        >>> str(Kind.parse("top=50%"))
+        >>> BallotFormat.parse("levels=16 dithered coded")
+        BallotFormat(shape=<Shape.LEVELS: 1>, levels=16, millionths=1000000, dithered=True, coded=True)
+        >>> str(BallotFormat.parse("top=50%"))
         'top=50% packed'
         """
         first, *others = text.split() or [""]
@@ -69,13 +72,13 @@ class Kind:
         try:
             match shape:
                 case "exact" if not number:
-                    return cls(Shape.EXACT, 0, dithered, coded)
+                    return cls(Shape.EXACT, dithered=dithered, coded=coded)
                 case "levels":
-                    return cls(Shape.LEVELS, int(number), dithered, coded)
+                    return cls(Shape.LEVELS, levels=int(number), dithered=dithered, coded=coded)
                 case "top" if number.endswith("%"):
                     millionths = Decimal(number[:-1]) * (MILLION // 100)
                     if millionths == int(millionths):
-                        return cls(Shape.TOP, int(millionths), dithered, coded)
+                        return cls(Shape.TOP, millionths=int(millionths), dithered=dithered, coded=coded)
         except (ValueError, InvalidOperation, OverflowError) as error:
             raise _unreadable(text) from error
         raise _unreadable(text)
@@ -83,7 +86,12 @@ class Kind:
     @property
     def share(self) -> float:
         """The share of every layer's edges that a ballot names."""
-        return self.number / MILLION if self.shape is Shape.TOP else 1.0
+        return self.millionths / MILLION
+
+    @property
+    def header_number(self) -> int:
+        """What a ballot's header says of the format: the levels, the millionths, or 0 for exact rankings."""
+        return self.millionths if self.shape is Shape.TOP else self.levels
 
     def named(self, size: int) -> int:
         """Return how many numbers a packed ballot holds for a layer: one for each edge that it names."""
@@ -91,7 +99,7 @@ class Kind:
 
     def width(self, size: int) -> int:
         """Return the bits of each of these numbers: ceil(log2) of how many there are to choose from."""
-        choices = min(self.number, size) if self.shape is Shape.LEVELS else size
+        choices = min(self.levels, size) if self.shape is Shape.LEVELS else size
         return (choices - 1).bit_length()
 
     def packed_bytes(self, size: int) -> int:
@@ -101,8 +109,8 @@ class Kind:
     def __str__(self) -> str:
         number = {
             Shape.EXACT: "",
-            Shape.LEVELS: f"={self.number}",
-            Shape.TOP: f"={Decimal(self.number) / (MILLION // 100):f}%",
+            Shape.LEVELS: f"={self.levels}",
+            Shape.TOP: f"={Decimal(self.millionths) / (MILLION // 100):f}%",
         }[self.shape]
         words = [self.shape.name.lower() + number]
         if self.dithered:
@@ -113,6 +121,6 @@ class Kind:
 
 def _unreadable(text: str) -> ConfigError:
     return ConfigError(
-        f"{text!r} is no kind of ballot: write 'exact', 'levels=16' or 'top=50%', "
-        "then 'dithered' (levels only) if you like, then 'packed' or 'coded'"
+        f"unknown ballot format {text!r}: write 'exact', 'levels=16' or 'top=50%', "
+        "optionally 'dithered' (levels only), then 'packed' or 'coded'"
     )

@@ -10,7 +10,7 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from fedrank.errors import BallotError, TrainingError
-from fedrank.flower.exchange import PAUSE, Puller, objected, push
+from fedrank.flower.exchange import PAUSE, ReplyPoller, objected, push
 from fedrank.flower.wire import CONFIG, NUMBER
 
 ANSWER_LIMIT = 600.0
@@ -21,7 +21,7 @@ AGAIN = 60.0
 logger = logging.getLogger("flwr")
 
 
-class Roll:
+class NodeDirectory:
     """Gives every node the number of the client that it is.
 
     A node may claim a number (Flower's `partition-id`), so that a run over a network draws the same
@@ -33,11 +33,11 @@ class Roll:
         self.numbers: dict[int, int] = {}
         self._questions: dict[str, int] = {}
         self._last_asked: dict[int, float] = {}
-        self._puller: Puller | None = None
+        self._puller: ReplyPoller | None = None
 
     def refresh(self, grid: Grid) -> None:
         """Strike out nodes that are gone, ask new ones who they are, and write down who has answered."""
-        self._puller = self._puller or Puller(grid)
+        self._puller = self._puller or ReplyPoller(grid)
         online = set(grid.get_node_ids())
         for node in self.numbers.keys() - online:
             logger.warning("Client %d (node %d) is gone.", self.numbers.pop(node), node)

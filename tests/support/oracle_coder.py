@@ -5,25 +5,25 @@ from __future__ import annotations
 import struct
 from fractions import Fraction
 
-from fedrank.rank import Form, Shape
-from tests.rank import oracle
+from fedrank.ballots import BallotCodec, Shape
+from tests.support import oracle
 
 
-def read_coded(form: Form, paper: bytes, sender: int) -> list[int]:
+def read_coded(codec: BallotCodec, ballot: bytes, sender: int) -> list[int]:
     """Return the points of each edge of a coded ballot."""
-    layers = list(form.layout)
-    lengths = struct.unpack_from(f"<{len(layers)}I", paper, 56)
+    layers = list(codec.layout)
+    lengths = struct.unpack_from(f"<{len(layers)}I", ballot, 56)
     at = 56 + 4 * len(layers)
     points: list[int] = []
-    assert form.reference is not None
+    assert codec.reference is not None
     for layer, length in zip(layers, lengths, strict=True):
-        order = form.reference[layer.edges].tolist()
-        borders, groups = _levels(form, layer.size, sender)
-        by_position = _read_layer(paper[at : at + length], borders, groups, form.kind.shape)
+        order = codec.reference[layer.edges].tolist()
+        borders, groups = _levels(codec, layer.size, sender)
+        by_position = _read_layer(ballot[at : at + length], borders, groups, codec.ballot_format.shape)
         of_layer = dict(zip(order, by_position, strict=True))
         points += [of_layer[edge] for edge in range(layer.size)]
         at += length
-    assert at + 4 == len(paper)
+    assert at + 4 == len(ballot)
     return points
 
 
@@ -31,18 +31,18 @@ def _even(items: int, parts: int) -> list[int]:
     return [part * items // parts for part in range(parts + 1)]
 
 
-def _levels(form: Form, size: int, sender: int) -> tuple[list[int], list[int]]:
+def _levels(codec: BallotCodec, size: int, sender: int) -> tuple[list[int], list[int]]:
     """Return where levels begin, and with which levels groups begin."""
-    if form.kind.shape is Shape.EXACT:
+    if codec.ballot_format.shape is Shape.EXACT:
         return list(range(size + 1)), _even(size, max(1, min(255, size // 64)))
-    if form.kind.shape is Shape.TOP:
-        unsent = int((1 - form.kind.number / 1_000_000) * size)
+    if codec.ballot_format.shape is Shape.TOP:
+        unsent = int((1 - codec.ballot_format.millionths / 1_000_000) * size)
         groups = _even(size - unsent, max(1, min(255, (size - unsent) // 64)))
         if unsent == 0:
             return list(range(size + 1)), groups
         return [0, *range(unsent, size + 1)], [0, *(level + 1 for level in groups)]
-    count = min(form.kind.number, size)
-    moved = oracle.shift(form, sender) - Fraction(1, 2)
+    count = min(codec.ballot_format.levels, size)
+    moved = oracle.shift(codec, sender) - Fraction(1, 2)
     inner = [int((q + moved) * size / count) for q in range(1, count)]
     return [0, *inner, size], _even(count, min(count, 256))
 

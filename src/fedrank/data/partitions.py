@@ -17,7 +17,7 @@ Labels = NDArray[np.int64]
 class Partition(Protocol):
     """A way to deal samples to clients: every sample goes to exactly one client."""
 
-    def deal(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
+    def partition(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
         """Return the samples of each client."""
         ...
 
@@ -36,7 +36,7 @@ class Dirichlet:
         if not 0 < self.beta < 1e6:
             raise DataError(f"beta is {self.beta}: it must lie between 0 and a million; IID() is the limit")
 
-    def deal(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
+    def partition(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
         """Return the samples of each client."""
         clients = _enough(labels, clients)
         owners = np.empty(labels.size, np.int64)
@@ -69,18 +69,18 @@ class Shards:
         if self.per_client < 1:
             raise DataError(f"per_client is {self.per_client}: a client needs at least one shard")
 
-    def deal(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
+    def partition(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
         """Return the samples of each client."""
-        shards, dealt = self._cut(labels, clients, rng), self._dealt(clients, rng)
-        return [np.concatenate([shards[shard] for shard in hand]) for hand in dealt]
+        shards, dealt = self._cut(labels, clients, rng), self._assigned(clients, rng)
+        return [np.concatenate([shards[shard] for shard in share]) for share in dealt]
 
-    def deal_both(
+    def partition_both(
         self, labels: Labels, test_labels: Labels, clients: int | None, rng: np.random.Generator
     ) -> tuple[list[Indices], list[Indices]]:
         """Return each client's training samples and its test samples, of the same places in the order."""
         both = self._cut(labels, clients, rng), self._cut(test_labels, clients, rng)
-        dealt = self._dealt(clients, rng)
-        train, test = ([np.concatenate([shards[s] for s in hand]) for hand in dealt] for shards in both)
+        dealt = self._assigned(clients, rng)
+        train, test = ([np.concatenate([shards[s] for s in share]) for share in dealt] for shards in both)
         return train, test
 
     def _cut(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
@@ -89,7 +89,7 @@ class Shards:
         by_class = by_class[np.argsort(labels[by_class], kind="stable")]
         return np.array_split(by_class, clients * self.per_client)
 
-    def _dealt(self, clients: int | None, rng: np.random.Generator) -> Indices:
+    def _assigned(self, clients: int | None, rng: np.random.Generator) -> Indices:
         assert clients is not None
         return rng.permutation(clients * self.per_client).reshape(clients, self.per_client)
 
@@ -98,7 +98,7 @@ class Shards:
 class IID:
     """Samples are shuffled and dealt evenly."""
 
-    def deal(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
+    def partition(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
         """Return the samples of each client."""
         clients = _enough(labels, clients)
         return list(np.array_split(rng.permutation(labels.size), clients))
@@ -110,7 +110,7 @@ class ByWriter:
 
     writers: ArrayLike
 
-    def deal(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
+    def partition(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
         """Return the samples of each client."""
         names, owners = np.unique(np.asarray(self.writers), return_inverse=True)
         if owners.shape != labels.shape:

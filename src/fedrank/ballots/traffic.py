@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
-from fedrank.rank.kind import Kind
-from fedrank.rank.layout import Layout
+from fedrank.ballots.format import BallotFormat
+from fedrank.rank import Layout
 
 
-def packed_bits(layout: Layout, kind: Kind) -> int:
+def packed_bits(layout: Layout, ballot_format: BallotFormat) -> int:
     """Return the bits of a ballot's numbers: ceil(log2 n) for each edge it names, layer by layer.
 
     Source: the paper's section on communication efficiency.
     """
-    return sum(kind.named(layer.size) * kind.width(layer.size) for layer in layout)
+    return sum(ballot_format.named(layer.size) * ballot_format.width(layer.size) for layer in layout)
 
 
 def least_bits(layout: Layout) -> float:

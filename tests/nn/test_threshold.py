@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedrank.nn import kernels
-from fedrank.nn.border import SMALL_LAYER, Border, DeviceBorder
+from fedrank.nn.threshold import SMALL_LAYER, DeviceThreshold, Threshold
 
 FEW_VALUES = st.sampled_from([-1.0, -0.5, -0.0, 0.0, 0.25, 0.25, 1.0])
 
@@ -19,20 +19,20 @@ def oracle_mask(importance: np.ndarray, zeros: int) -> list[float]:
     return kept
 
 
-def mask(border: Border | DeviceBorder, scores: np.ndarray) -> np.ndarray:
+def mask(border: Threshold | DeviceThreshold, scores: np.ndarray) -> np.ndarray:
     out = torch.empty(scores.size)
     border.mask(torch.from_numpy(scores), torch.ones(scores.size), out=out)
     return out.numpy()
 
 
-@pytest.mark.parametrize("kind", [Border, DeviceBorder])
+@pytest.mark.parametrize("kind", [Threshold, DeviceThreshold])
 @given(
     scores=hnp.arrays(np.float32, st.integers(1, 40), elements=FEW_VALUES),
     keep=st.sampled_from([0.1, 0.3, 0.5, 0.9]),
     by_magnitude=st.booleans(),
 )
 def test_a_mask_has_exactly_the_right_ones_and_breaks_ties_by_number(
-    kind: type[Border | DeviceBorder], scores: np.ndarray, keep: float, by_magnitude: bool
+    kind: type[Threshold | DeviceThreshold], scores: np.ndarray, keep: float, by_magnitude: bool
 ) -> None:
     zeros = int((1 - keep) * scores.size)
     border = kind(zeros, scores.size, by_magnitude=by_magnitude)
@@ -53,7 +53,7 @@ def test_a_remembered_border_is_exact_however_far_it_moves(
     rng = np.random.default_rng(seed)
     size = SMALL_LAYER + int(rng.integers(200))
     zeros = int((1 - keep) * size)
-    border = Border(zeros, size, by_magnitude=by_magnitude)
+    border = Threshold(zeros, size, by_magnitude=by_magnitude)
     scores = torch.from_numpy(rng.normal(size=size).astype(np.float32))
     weights = torch.from_numpy(rng.normal(size=size).astype(np.float32))
     masked = torch.full((size,), torch.nan)
@@ -76,7 +76,7 @@ def test_a_client_that_begins_finds_the_border_where_the_last_one_did(
     """Looking everywhere costs as much as several steps, so it happens once and not for every client."""
     rng = np.random.default_rng(2)
     scores = rng.normal(size=SMALL_LAYER).astype(np.float32)
-    border = Border(SMALL_LAYER // 2, SMALL_LAYER)
+    border = Threshold(SMALL_LAYER // 2, SMALL_LAYER)
     first = mask(border, scores)
     zeros = torch.zeros(SMALL_LAYER)
     border.descend(torch.tensor(scores), zeros + 1, zeros, zeros, zeros.clone(), (0.5, 1.0, 0.0))
@@ -99,9 +99,9 @@ def test_a_band_holds_what_lies_in_it(scores: np.ndarray, room: int) -> None:
 
 
 @pytest.mark.parametrize("by_magnitude", [False, True])
-@pytest.mark.parametrize("kind", [Border, DeviceBorder])
+@pytest.mark.parametrize("kind", [Threshold, DeviceThreshold])
 def test_descending_is_sgd_with_momentum_and_decay(
-    kind: type[Border | DeviceBorder], by_magnitude: bool
+    kind: type[Threshold | DeviceThreshold], by_magnitude: bool
 ) -> None:
     rng = np.random.default_rng(1)
     scores, weights = (torch.from_numpy(rng.normal(size=1000).astype(np.float32)) for _ in range(2))

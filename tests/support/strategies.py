@@ -1,13 +1,14 @@
-"""Random layouts, kinds and rankings for property tests."""
+"""Random layouts, formats and rankings for property tests."""
 
 from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
 
-from fedrank.rank import Form, Kind, Layout
+from fedrank.ballots import BallotCodec, BallotFormat
+from fedrank.rank import Layout
 
-KINDS = [
+FORMATS = [
     "exact",
     "levels=2",
     "levels=3 dithered",
@@ -38,22 +39,24 @@ def near(ranking: np.ndarray, layout: Layout, rng: np.random.Generator, noise: f
     return moved
 
 
-def kinds() -> st.SearchStrategy[Kind]:
-    words = st.tuples(st.sampled_from(KINDS), st.sampled_from(["packed", "coded"]))
-    return words.map(lambda pair: Kind.parse(" ".join(pair)))
+def formats() -> st.SearchStrategy[BallotFormat]:
+    words = st.tuples(st.sampled_from(FORMATS), st.sampled_from(["packed", "coded"]))
+    return words.map(lambda pair: BallotFormat.parse(" ".join(pair)))
 
 
 @st.composite
-def forms(draw: st.DrawFn, most: int = 12) -> Form:
-    """A form with a random layout, kind and broadcast."""
+def codecs(draw: st.DrawFn, most: int = 12) -> BallotCodec:
+    """A codec with a random layout, ballot_format and broadcast."""
     layout = draw(layouts(most))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    return Form(layout, draw(kinds()), random_ranking(layout, rng), rng.bytes(16), int(rng.integers(2**32)))
+    return BallotCodec(
+        layout, draw(formats()), random_ranking(layout, rng), rng.bytes(16), int(rng.integers(2**32))
+    )
 
 
 @st.composite
-def elections(draw: st.DrawFn, most: int = 6) -> tuple[Form, list[np.ndarray]]:
-    """A form, and the rankings of some clients: a client's number is its place in the list."""
-    form = draw(forms())
+def elections(draw: st.DrawFn, most: int = 6) -> tuple[BallotCodec, list[np.ndarray]]:
+    """A codec, and the rankings of some clients: a client's number is its place in the list."""
+    codec = draw(codecs())
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    return form, [random_ranking(form.layout, rng) for _ in range(draw(st.integers(1, most)))]
+    return codec, [random_ranking(codec.layout, rng) for _ in range(draw(st.integers(1, most)))]

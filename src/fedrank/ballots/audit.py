@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.rank.box import Box
-from fedrank.rank.layout import Layer, top_count
-from fedrank.rank.ranking import Ranking
-from fedrank.rank.tally import Tally
+from fedrank.ballots.store import BallotStore
+from fedrank.ballots.tally import Tally
+from fedrank.rank import Layer, Ranking, top_count
 
 LISTED_COUNTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 200, 300, 500, 700, 1000)
 """For how many further ballots an audit says what they could flip."""
@@ -50,14 +49,25 @@ class Audit:
     ballots: tuple[BallotAudit, ...] = ()
 
 
+def audit_vote(collected: object, before: Ranking, after: Ranking, keep: float) -> Audit | None:
+    """Audit the vote between two rankings; None if what was collected are no ballots."""
+    match collected:
+        case Tally():
+            return audit_tally(collected, before, after, keep)
+        case BallotStore():
+            return audit_store(collected, before, after, keep, collected.slice_width())
+        case _:
+            return None
+
+
 def audit_tally(tally: Tally, before: Ranking, after: Ranking, keep: float) -> Audit:
     """Audit a vote by sums: everything but the single ballots, which are forgotten."""
     layers = []
-    for layer in tally.form.layout:
+    for layer in tally.codec.layout:
         total, voters = tally.total[layer.edges], len(tally.voters)
         margins = ballots_to_flip(total, after[layer.edges], keep)
         counts = [m for m in LISTED_COUNTS if m <= voters]
-        spread = tally.form.deviation(layer) * _deviation(layer)
+        spread = tally.codec.deviation(layer) * _deviation(layer)
         ranked = (total / voters)[after[layer.edges]]
         agreement = float(_from_middle(layer) @ ranked) / layer.size / spread if spread else 1.0
         layers.append(
@@ -72,19 +82,19 @@ def audit_tally(tally: Tally, before: Ranking, after: Ranking, keep: float) -> A
     return Audit(tuple(layers))
 
 
-def audit_box(box: Box, before: Ranking, after: Ranking, keep: float, width: int) -> Audit:
+def audit_store(store: BallotStore, before: Ranking, after: Ranking, keep: float, width: int) -> Audit:
     """Audit a vote whose ballots were kept, looking at `width` edges at a time."""
-    layout = box.form.layout
-    clients = sorted(box.voters)
+    layout = store.codec.layout
+    clients = sorted(store.voters)
     squares = np.zeros(len(clients))
     agreements = np.zeros((len(layout), len(clients)))
     layers = []
     for number, layer in enumerate(layout):
         middle = np.empty(layer.size)
         middle[after[layer.edges]] = _from_middle(layer)
-        base = box.base(layer)
+        base = store.base(layer)
         moments = np.zeros((3, len(clients)))
-        for some, displacements in box.slices(layer, width):
+        for some, displacements in store.slices(layer, width):
             squares += (displacements**2).sum(axis=1) / (2 * layer.size) ** 2
             points = displacements + base[some]
             moments += [points.sum(axis=1), (points**2).sum(axis=1), (points * middle[some]).sum(axis=1)]

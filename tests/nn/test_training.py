@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from fedrank.errors import ModelError, TrainingError
 from fedrank.nn import LocalTraining, MaskedNetwork, Supernetwork, edge_popup, supernetwork
-from fedrank.nn.edge_popup import cosine
+from fedrank.nn.training import cosine
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from fedrank.errors import ModelError
 from fedrank.nn.init import WEIGHT_INITIALISERS, initial_scores, initial_weights
-from fedrank.rank import Layout, Ranking, place, rank, top_mask
+from fedrank.rank import Layout, Ranking, assign_scores, rank, top_mask
 
 
 class Scores(enum.StrEnum):
@@ -85,13 +85,14 @@ class Supernetwork:
             ordered[layer.edges].sort()
         return ordered
 
+    @cached_property
     def initial_ranking(self) -> Ranking:
-        """Return the ranking of the initial scores (Algorithm 2, line 4)."""
+        """The ranking of the initial scores (Algorithm 2, line 4)."""
         return self.rank(self.initial_scores)
 
-    def place(self, ranking: Ranking) -> NDArray[np.float32]:
+    def assign_scores(self, ranking: Ranking) -> NDArray[np.float32]:
         """Return the initial scores, reordered so that they follow `ranking` (Algorithm 2, line 10)."""
-        return place(self.sorted_scores, by=ranking, layout=self.layout)
+        return assign_scores(self.sorted_scores, by=ranking, layout=self.layout)
 
     def rank(self, scores: NDArray[np.float32]) -> Ranking:
         """Return the ranking of trained scores (Algorithm 2, line 12)."""
@@ -100,7 +101,7 @@ class Supernetwork:
     def mask(self, ranking: Ranking) -> NDArray[np.bool_]:
         """Return the edges of the subnetwork that `ranking` stands for."""
         if self.scores is Scores.AUTHORS:
-            magnitudes = np.abs(self.place(ranking))
+            magnitudes = np.abs(self.assign_scores(ranking))
             return top_mask(rank(magnitudes, self.layout), self.layout, self.keep)
         return top_mask(ranking, self.layout, self.keep)
 

@@ -95,7 +95,7 @@ def test_fix_removes_biases_and_makes_normalisation_stateless() -> None:
     assert [layer.name for layer in network.layout] == ["0.weight", "5.weight"]
     assert not list(network.skeleton.buffers())
     assert isinstance(network.skeleton[1], nn.GroupNorm)
-    model = network.subnetwork(network.initial_ranking())
+    model = network.subnetwork(network.initial_ranking)
     images = torch.randn(2, 1, 8, 8)
     torch.testing.assert_close(model(images)[:1], model(images[:1]))  # samples do not see each other
 
@@ -114,7 +114,7 @@ def test_keep_must_be_more_than_0_and_at_most_1(keep: float) -> None:
 @pytest.mark.parametrize("mode", ["signed", "magnitude", "authors"])
 def test_to_keep_all_edges_is_to_have_the_random_network(mode: str) -> None:
     network = supernetwork(BIAS_FREE, seed=1, keep=1.0, scores=mode)
-    model = network.subnetwork(network.initial_ranking())
+    model = network.subnetwork(network.initial_ranking)
     flat = np.concatenate([weight.flatten().numpy() for weight in model.parameters()])
     assert flat.tobytes() == network.weights.tobytes()
 
@@ -135,7 +135,7 @@ def test_unknown_choices_are_refused_with_what_there_is() -> None:
 @pytest.mark.parametrize("mode", ["signed", "magnitude", "authors"])
 def test_subnetwork_is_an_ordinary_module_with_masked_weights(mode: str) -> None:
     network = supernetwork(BIAS_FREE, seed=1, keep=0.3, scores=mode)
-    ranking = network.initial_ranking()
+    ranking = network.initial_ranking
     model = network.subnetwork(ranking)
     assert type(model) is nn.Sequential
     assert not model.training
@@ -151,7 +151,7 @@ def test_the_mask_of_the_authors_mode_is_both_tails_of_the_ranking() -> None:
     model = nn.Linear(300, 100, bias=False)
     signed = supernetwork(model, seed=1)
     authors = supernetwork(model, seed=1, scores="authors")
-    ranking = signed.initial_ranking()
+    ranking = signed.initial_ranking
     reverse = np.concatenate([ranking[layer.edges][::-1] for layer in signed.layout])
     assert np.mean(signed.mask(ranking) == signed.mask(reverse)) < 0.01
     assert np.mean(authors.mask(ranking) == authors.mask(reverse)) > 0.98
@@ -161,10 +161,10 @@ def test_the_subnetwork_is_what_training_sees() -> None:
     """The masked network of edge-popup and the final module compute the same function."""
     for mode in ("signed", "magnitude", "authors"):
         network = supernetwork(BIAS_FREE, seed=9, scores=mode)
-        ranking = network.initial_ranking()
+        ranking = network.initial_ranking
         inputs = torch.randn(4, 3, 8)
         masked = MaskedNetwork(network, torch.device("cpu"))
-        masked.begin(network.place(ranking))
+        masked.begin(network.assign_scores(ranking))
         logits = masked.forward(inputs)
         torch.testing.assert_close(logits, network.subnetwork(ranking)(inputs))
 
@@ -192,5 +192,5 @@ def test_layers_that_share_their_weight_are_one_layer() -> None:
 
     network = supernetwork(Tied(), seed=1)
     assert len(network.layout) == 1
-    model = network.subnetwork(network.initial_ranking())
+    model = network.subnetwork(network.initial_ranking)
     assert torch.equal(model.first.weight, model.second.weight)

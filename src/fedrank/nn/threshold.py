@@ -15,7 +15,7 @@ SMALL_LAYER = 4096
 BAND_SHARE = 1 / 2000
 
 
-class Border:
+class Threshold:
     """The border of one layer, remembered from step to step.
 
     A step of training moves it past a few hundred of a million edges. So the mask is written by the
@@ -111,7 +111,7 @@ class Border:
         return np.abs(scores) if self.sign < 0 else scores
 
 
-class DeviceBorder:
+class DeviceThreshold:
     """The same by torch's own operations, for devices that the compiled passes do not run on."""
 
     def __init__(self, zeros: int, _size: int, *, by_magnitude: bool = False) -> None:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from fedrank.rank import Form, Kind, Layout, Tally, place, reputation, vote_on
+from fedrank.ballots import BallotCodec, BallotFormat, Tally
+from fedrank.rank import Layout, assign_scores, reputation, vote_on
 
 LAYOUT = Layout.of([("figure", (6,))])
 C1 = [4, 0, 2, 3, 5, 1]
@@ -16,11 +17,11 @@ def ranking(edges: list[int]) -> np.ndarray:
     return np.array(edges, np.int32)
 
 
-def tally_of(*clients: list[int], kind: str = "exact") -> Tally:
-    form = Form(LAYOUT, Kind.parse(kind))
-    tally = Tally(form)
+def tally_of(*clients: list[int], ballot_format: str = "exact") -> Tally:
+    codec = BallotCodec(LAYOUT, BallotFormat.parse(ballot_format))
+    tally = Tally(codec)
     for number, client in enumerate(clients):
-        tally.add(number, form.fill_in(ranking(client), number))
+        tally.add(number, codec.encode(ranking(client), number))
     return tally
 
 
@@ -32,7 +33,7 @@ def test_reputation_is_the_position_in_the_ranking() -> None:
 
 def test_scores_are_placed_by_the_global_ranking() -> None:
     sorted_scores = np.array([0.2, 0.4, 0.5, 0.8, 1.0, 1.2], np.float32)
-    scores = place(sorted_scores, by=ranking([2, 3, 0, 5, 1, 4]), layout=LAYOUT)
+    scores = assign_scores(sorted_scores, by=ranking([2, 3, 0, 5, 1, 4]), layout=LAYOUT)
     assert scores[4] == np.float32(1.2)
     assert scores[2] == np.float32(0.2)
 
@@ -45,7 +46,7 @@ def test_vote_of_three_clients() -> None:
 
 
 def test_sparse_ballot_names_the_top_half_and_gives_the_rest_nothing() -> None:
-    tally = tally_of(C1, kind="top=50%")
+    tally = tally_of(C1, ballot_format="top=50%")
     assert (tally.total / 2).tolist() == [0, 5, 0, 3, 0, 4]
 
 

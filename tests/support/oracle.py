@@ -6,36 +6,36 @@ import hashlib
 import struct
 from fractions import Fraction
 
-from fedrank.rank import Form, Shape
+from fedrank.ballots import BallotCodec, Shape
 
 
-def shift(form: Form, sender: int) -> Fraction:
+def shift(codec: BallotCodec, sender: int) -> Fraction:
     """By what fraction of a level a client's borders are shifted."""
-    if not form.kind.dithered:
+    if not codec.ballot_format.dithered:
         return Fraction(1, 2)
-    message = struct.pack("<IQ", form.round, sender) + form.run
+    message = struct.pack("<IQ", codec.round, sender) + codec.run
     return Fraction(int.from_bytes(hashlib.sha256(message).digest()[:2], "little"), 65536)
 
 
-def points_of(form: Form, ranking: list[int], sender: int) -> list[int]:
+def points_of(codec: BallotCodec, ranking: list[int], sender: int) -> list[int]:
     """The points that a client's ranking gives to each edge."""
     points: list[int] = []
-    for layer in form.layout:
+    for layer in codec.layout:
         order = list(ranking[layer.edges])
         size = len(order)
         by_edge = dict.fromkeys(range(size), 0)
-        match form.kind.shape:
+        match codec.ballot_format.shape:
             case Shape.EXACT:
                 for position, edge in enumerate(order):
                     by_edge[edge] = 2 * position
             case Shape.TOP:
-                unsent = int((1 - form.kind.number / 1_000_000) * size)
+                unsent = int((1 - codec.ballot_format.millionths / 1_000_000) * size)
                 for position in range(unsent, size):
                     by_edge[order[position]] = 2 * position
             case Shape.LEVELS:
-                levels = min(form.kind.number, size)
+                levels = min(codec.ballot_format.levels, size)
                 inner = [
-                    int((q - Fraction(1, 2) + shift(form, sender)) * size / levels) for q in range(1, levels)
+                    int((q - Fraction(1, 2) + shift(codec, sender)) * size / levels) for q in range(1, levels)
                 ]
                 for begin, end in zip([0, *inner], [*inner, size], strict=True):
                     for edge in order[begin:end]:
@@ -44,12 +44,12 @@ def points_of(form: Form, ranking: list[int], sender: int) -> list[int]:
     return points
 
 
-def vote(form: Form, rankings: list[list[int]]) -> list[int]:
+def vote(codec: BallotCodec, rankings: list[list[int]]) -> list[int]:
     """The vote of clients 0, 1, 2, ..."""
-    ballots = [points_of(form, ranking, sender) for sender, ranking in enumerate(rankings)]
+    ballots = [points_of(codec, ranking, sender) for sender, ranking in enumerate(rankings)]
     totals = [sum(column) for column in zip(*ballots, strict=True)]
     result: list[int] = []
-    for layer in form.layout:
+    for layer in codec.layout:
         of_layer = totals[layer.edges]
         result += sorted(range(layer.size), key=lambda edge: (of_layer[edge], edge))
     return result

@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.rank.kind import Kind, Shape
-from fedrank.rank.layout import top_count
+from fedrank.ballots.format import BallotFormat, Shape
+from fedrank.rank import top_count
 
 HALF = 2**15
 """The shift of borders that are not dithered, in 2^16ths of a level."""
@@ -21,7 +21,7 @@ LEAST_PER_GROUP = 64
 class Levels:
     """The levels of one layer, from low to high.
 
-    Level `l` holds the positions from `borders[l]` to before `borders[l + 1]`. Neighbouring levels form
+    Level `l` holds the positions from `borders[l]` to before `borders[l + 1]`. Neighboring levels form
     a group, which is what the entropy coder tells apart first: group `g` begins with level `groups[g]`.
     """
 
@@ -32,40 +32,42 @@ class Levels:
     """Whether no two edges share a level, except in a group of one level."""
 
 
-def levels_of(kind: Kind, size: int, shift: int) -> Levels:
-    """Return the levels of a layer with `size` edges; the shift counts only for a dithered kind."""
-    return _levels(kind, size, shift) if kind.dithered else _fixed_levels(kind, size)
+def levels_of(ballot_format: BallotFormat, size: int, shift: int) -> Levels:
+    """Return the levels of a layer with `size` edges; the shift counts only for a dithered format."""
+    return (
+        _levels(ballot_format, size, shift) if ballot_format.dithered else _fixed_levels(ballot_format, size)
+    )
 
 
 @lru_cache(maxsize=64)
-def _fixed_levels(kind: Kind, size: int) -> Levels:
-    return _levels(kind, size, HALF)
+def _fixed_levels(ballot_format: BallotFormat, size: int) -> Levels:
+    return _levels(ballot_format, size, HALF)
 
 
-def _levels(kind: Kind, size: int, shift: int) -> Levels:
-    match kind.shape:
+def _levels(ballot_format: BallotFormat, size: int, shift: int) -> Levels:
+    match ballot_format.shape:
         case Shape.EXACT:
             borders = np.arange(size + 1)
             groups = _spread(size, _group_count(size))
         case Shape.TOP:
-            unsent = size - top_count(size, kind.share)
+            unsent = size - top_count(size, ballot_format.share)
             borders = np.arange(unsent, size + 1)
             groups = _spread(size - unsent, _group_count(size - unsent))
             if unsent:
                 borders = np.concatenate(([0], borders))
                 groups = np.concatenate(([0], groups + 1))
         case Shape.LEVELS:
-            count = min(kind.number, size)
+            count = min(ballot_format.levels, size)
             borders = level_borders(size, count, shift)
             groups = _spread(count, min(count, MOST_GROUPS))
     points = borders[:-1] + borders[1:] - 1
-    if kind.shape is Shape.TOP and borders[1] > 1:
+    if ballot_format.shape is Shape.TOP and borders[1] > 1:
         points[0] = 0
     return Levels(
         borders.astype(np.int32),
         points.astype(np.int32),
         groups.astype(np.int32),
-        distinct=kind.shape is not Shape.LEVELS,
+        distinct=ballot_format.shape is not Shape.LEVELS,
     )
 
 

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.rank.packing import Fault
+from fedrank.ballots.packing import Fault
 
 U64 = np.uint64
 Integers = NDArray[np.int64]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.errors import BallotError
-from fedrank.rank.form import Form
-from fedrank.rank.ranking import Ranking, rank_points
+from fedrank.ballots.codec import BallotCodec
+from fedrank.errors import BallotError, TooFewUpdatesError
+from fedrank.rank import Ranking, rank_points
 
 
 class Tally:
@@ -22,29 +22,29 @@ class Tally:
 
     Parameters
     ----------
-    form : the ballots that are accepted.
+    codec : for the ballots that are accepted.
     asked : who may vote; everybody, if it is left out. Nobody votes twice.
     """
 
-    def __init__(self, form: Form, asked: Collection[int] | None = None) -> None:
-        self.form = form
+    def __init__(self, codec: BallotCodec, asked: Collection[int] | None = None) -> None:
+        self.codec = codec
         self.asked = asked
-        self.total: NDArray[np.int64] = np.zeros(form.layout.size, np.int64)
+        self.total: NDArray[np.int64] = np.zeros(codec.layout.size, np.int64)
         self.voters: set[int] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"form": replace(self.form, reference=None)}  # merging needs none
+        return self.__dict__ | {"codec": replace(self.codec, reference=None)}  # merging needs none
 
     def add(self, sender: int, ballot: bytes) -> None:
         """Count a ballot. An illegal one raises BallotError and leaves the tally untouched."""
         check_sender(sender, self.asked, self.voters)
-        self.form.count(ballot, sender, self.total)
+        self.codec.add_to(ballot, sender, self.total)
         self.voters.add(sender)
 
     def merge(self, other: Tally) -> None:
         """Add the ballots that another tally of the same vote has counted."""
-        if not self.form.matches(other.form):
-            raise BallotError("two tallies of different runs, rounds, layouts or kinds cannot be merged")
+        if not self.codec.matches(other.codec):
+            raise BallotError("two tallies of different runs, rounds, layouts or formats cannot be merged")
         if twice := self.voters & other.voters:
             raise BallotError(f"client {min(twice)} has voted in both of two tallies")
         self.total += other.total
@@ -53,8 +53,8 @@ class Tally:
     def vote(self) -> Ranking:
         """Return the ranking of all edges by their points, ties by edge number."""
         if not self.voters:
-            raise BallotError("nobody voted: there is no ballot to count")
-        return rank_points(self.total, self.form.layout)
+            raise TooFewUpdatesError("nobody voted: there is no ballot to count")
+        return rank_points(self.total, self.codec.layout)
 
 
 def check_sender(sender: int, asked: Collection[int] | None, voters: Collection[int]) -> None:

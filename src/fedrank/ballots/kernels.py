@@ -1,0 +1,24 @@
+"""Compiled passes over the edges of a layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+
+@numba.njit(cache=True)
+def add_in_order(total: NDArray[np.int64], order: NDArray[np.int32], values: NDArray[np.int32]) -> None:
+    """Add the i-th value to the i-th edge of `order`."""
+    for i in range(order.size):
+        total[order[i]] += values[i]
+
+
+@numba.njit(cache=True)
+def note_levels(ranking: NDArray[np.int32], borders: NDArray[np.int32], out: NDArray[Any]) -> None:
+    """Write down the level of each edge."""
+    for level in range(borders.size - 1):
+        for position in range(borders[level], borders[level + 1]):
+            out[ranking[position]] = level

@@ -1,0 +1,113 @@
+"""The adversary: who is malicious, and what the malicious clients of a round send."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedrank.attacks import Attack, Knowledge, Target, Update, View
+from fedrank.data import Federation
+from fedrank.errors import ConfigError
+from fedrank.methods import ClientUpdate, Method, knowing
+from fedrank.methods.spaces import space_of
+from fedrank.randomness import Purpose, keyed_generator
+
+LEAST_CHANCE = 0.03
+"""That a draw has a minority of malicious clients; then 1000 draws all fail once in 10^13 times."""
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Malicious clients and what they do.
+
+    Parameters
+    ----------
+    attack : what they send.
+    clients : who is malicious.
+    redraw : draw a round's clients again as long as half or more are malicious, as the authors did.
+    """
+
+    attack: Attack
+    clients: frozenset[int]
+    redraw: bool = True
+
+    def check(self, federation: Federation, per_round: int) -> None:
+        """Refuse so many malicious clients that a round with fewer than half of them is hardly ever drawn."""
+        voters = federation.voters.size
+        malicious = sum(int(voter) in self.clients for voter in federation.voters)
+        if self.redraw and _chance_of_minority(voters, malicious, per_round) < LEAST_CHANCE:
+            raise ConfigError(
+                f"{malicious} of {voters} clients are malicious: hardly any draw of {per_round} has fewer "
+                "than half of them. Use a smaller share, or allow such rounds (attack.redraw = false)"
+            )
+
+    def poison(self, federation: Federation) -> Federation:
+        """Return the data that clients train on: that of the malicious ones may be changed."""
+        return self.attack.poison(federation, self.clients) if self.attack.poison else federation
+
+    def craft(
+        self,
+        method: Method[Any],
+        received: Any,
+        learned: Mapping[int, ClientUpdate],
+        honest: tuple[int, ...],
+        malicious: tuple[int, ...],
+    ) -> dict[int, Update]:
+        """Return the update that each malicious client sends, made of what clients have learned."""
+        attack, method = self.attack, knowing(method, len(malicious))
+        space, network = space_of(method, received), method.network
+        vectors = attack.target is not Target.RANKINGS
+
+        def seen(clients: tuple[int, ...]) -> list[Update]:
+            """Return what some clients have learned, in the form that the attack works with."""
+            updates = [learned[client].update for client in clients]
+            return [space.to_vector(update) for update in updates] if vectors else updates
+
+        selected = len(honest) + len(malicious)
+        view = View(
+            layout=network.layout,
+            keep=network.keep,
+            reference=space.reference,
+            own=seen(malicious),
+            benign=seen(honest) if attack.knows is Knowledge.BENIGN else [],
+            malicious=len(malicious),
+            selected=selected,
+            assumed=_assumed(method, selected, len(malicious)),
+            aggregate=space.combine,
+            rng=keyed_generator(network.seed, Purpose.ATTACK, received.round),
+        )
+        updates = attack.updates(view)
+        if vectors:
+            updates = [space.from_vector(update) for update in updates]
+        return dict(zip(malicious, updates, strict=True))
+
+
+def draw_malicious(federation: Federation, share: float, seed: int) -> frozenset[int]:
+    """Draw a share of all clients to be malicious."""
+    count = round(share * len(federation.clients))
+    chosen = keyed_generator(seed, Purpose.MALICIOUS).permutation(len(federation.clients))[:count]
+    return frozenset(int(client) for client in chosen)
+
+
+def divide(clients: Iterable[int], adversary: Adversary | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the honest and the malicious ones of some clients."""
+    enemies = adversary.clients if adversary else frozenset[int]()
+    selected = tuple(clients)
+    honest = tuple(client for client in selected if client not in enemies)
+    return honest, tuple(client for client in selected if client in enemies)
+
+
+def _assumed(method: Method[Any], selected: int, malicious: int) -> int:
+    rule = getattr(method, "rule", None)
+    return malicious if rule is None else int(rule.assumed(method.assumed_malicious, selected))  # type: ignore[attr-defined]
+
+
+def _chance_of_minority(clients: int, malicious: int, drawn: int) -> float:
+    """Return how likely fewer than half of the drawn clients are malicious."""
+    ways = sum(
+        math.comb(malicious, bad) * math.comb(clients - malicious, drawn - bad)
+        for bad in range((drawn + 1) // 2)
+    )
+    return ways / math.comb(clients, drawn)

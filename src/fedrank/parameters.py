@@ -1,0 +1,74 @@
+"""Parameters of rules and attacks: the keyword-only arguments of their functions, checked before use."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from fedrank.errors import ConfigError
+
+
+def parameters_of(function: Callable[..., Any]) -> type[BaseModel]:
+    """Return a model of a function's keyword-only arguments: names, types, bounds, defaults, descriptions."""
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {
+        name: (hints[name], parameter.default)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    strict = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    return create_model(function.__name__, __config__=strict, **fields)
+
+
+def checked(function: Callable[..., Any], given: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """Return those of the given parameters that are not the defaults; raise ConfigError for a wrong one.
+
+    >>> def push(view, *, scale: float = 2.0): ...
+    >>> checked(push, {"scale": 3.0}, "the attack 'push'")
+    {'scale': 3.0}
+    >>> checked(push, {"scall": 3.0}, "the attack 'push'")
+    Traceback (most recent call last):
+    fedrank.errors.ConfigError: the attack 'push' has no parameter 'scall'; did you mean 'scale'?
+    """
+    model = parameters_of(function)
+    try:
+        values = model.model_validate(dict(given)).model_dump()
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = str(problem["loc"][0])
+        if problem["type"] == "extra_forbidden":
+            known = list(model.model_fields)
+            hint = did_you_mean(name, known) if known else "; it takes none"
+            raise ConfigError(f"{owner} has no parameter {name!r}{hint}") from None
+        message = problem["msg"][0].lower() + problem["msg"][1:]
+        raise ConfigError(f"{owner}: {name} = {problem['input']!r}: {message}") from None
+    return {name: value for name, value in values.items() if value != model.model_fields[name].default}
+
+
+def described(function: Callable[..., Any]) -> str:
+    """Return a function's parameters with defaults and meanings, as text for people."""
+    fields = parameters_of(function).model_fields.items()
+    return "".join(f" {name} = {field.default!r}: {field.description}." for name, field in fields)
+
+
+def summary_of(function: Callable[..., Any]) -> str:
+    """Return the first line of a function's docstring, which it must have."""
+    text = inspect.getdoc(function)
+    if not text:
+        raise ConfigError(f"{function.__name__} needs a docstring: its first line is shown in lists")
+    return text.splitlines()[0]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a hint to append to an error about an unknown word.
+
+    >>> did_you_mean("bord", ["borda", "mean"])
+    "; did you mean 'borda'?"
+    """
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(names)}"
