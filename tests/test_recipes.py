@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from fedrank import __version__
 from fedrank.cli import app
 from fedrank.errors import ConfigError, DataError, RunError
+from fedrank.experiment.records import FinishedCell, UnfinishedCell
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.nn import NETWORKS
 from fedrank.paper.published import ARCHITECTURES, ROBUSTNESS, TRAFFIC
@@ -55,14 +56,14 @@ def test_a_sweep_runs_what_is_missing_and_nothing_twice(tmp_path: Path) -> None:
     run_cells(cells[:1], tmp_path, tmp_path, jobs=2)
     first = (tmp_path / cells[0].name / "summary.json").stat().st_mtime_ns
     rows = results(cells, tmp_path)
-    assert [row["finished"] for row in rows] == [True, False]
+    assert [row.finished for row in rows] == [True, False]
     run_cells(cells, tmp_path, tmp_path, jobs=2, progress=told.append)
     assert (tmp_path / cells[0].name / "summary.json").stat().st_mtime_ns == first
     assert told == sorted(told)
     assert (told[0], told[-1]) == (1, 2)
     rows = results(cells, tmp_path)
-    assert all(row["finished"] and row["made_with"]["torch"] for row in rows)
-    accuracy = rows[0]["evaluation"]["test_accuracy"]
+    assert all(isinstance(row, FinishedCell) and row.made_with.torch for row in rows)
+    accuracy = rows[0].evaluation.test_accuracy
     assert results_grid(RECIPES["votes"], rows).rows[0][-1] == f"{100 * accuracy:.1f}"
 
     (tmp_path / cells[0].name).rename(tmp_path / tiny_cell("borda", "seed=8").name)
@@ -106,7 +107,7 @@ def test_a_sweep_that_is_stopped_leaves_no_process_and_begins_no_other_run(tmp_p
     directories = [RunDirectory.open(path) for path in begun.iterdir()]
     assert len(directories) == 2
     for directory in directories:
-        rounds = [record["round"] for record in directory.read_metrics()]
+        rounds = [record.round for record in directory.read_metrics()]
         assert len(rounds) == rounds[-1] < 10000
 
 
@@ -136,21 +137,34 @@ def test_a_run_that_fails_stops_the_sweep_and_says_why(tmp_path: Path) -> None:
         run_cells([tiny_cell("borda")], tmp_path / "file", tmp_path, jobs=1)
 
 
-def finished_row(place: dict, **more: object) -> dict:
-    clients = {"mean": 0.955, "std": 0.064, "min": 0.5, "max": 1.0, "clients": 1000}
-    return {
-        "place": place,
+CLIENTS = {"mean": 0.955, "std": 0.064, "min": 0.5, "max": 1.0, "clients": 1000}
+
+
+def finished_row(coordinates: dict, **more: object) -> FinishedCell:
+    row = {
+        "coordinates": coordinates,
         "preset": "mnist",
         "settings": [],
         "finished": True,
         "published": None,
         "rounds": 30,
         "curve": {"round": [1, 2, 3, 4], "accuracy": [0.1, 0.5, 0.6, 0.7], "loss": [1.0] * 4},
-        "evaluation": {"clients": clients, "test_accuracy": 0.9},
-        "sent": {},
+        "evaluation": {"clients": CLIENTS, "test_accuracy": 0.9},
+        "sent": {"upload_bytes": 1.0, "download_bytes": 1.0},
         "made_with": {"fedrank": __version__, "torch": "2.13.0", "numpy": "2.4.6", "date": "2026-11-16"},
-        **more,
     }
+    return FinishedCell.model_validate(row | more)
+
+
+def unfinished_row(coordinates: dict, **more: object) -> UnfinishedCell:
+    row = {
+        "coordinates": coordinates,
+        "preset": "mnist",
+        "settings": [],
+        "published": None,
+        "finished": False,
+    }
+    return UnfinishedCell.model_validate(row | more)
 
 
 def test_the_table_shows_what_is_unfinished_and_what_a_backdoor_reached() -> None:
@@ -159,10 +173,12 @@ def test_the_table_shows_what_is_unfinished_and_what_a_backdoor_reached() -> Non
 
     rows = [
         finished_row(place("mirror")),
-        finished_row(place("backdoor"), evaluation={"clients": {}, "backdoor": 0.934}),
+        finished_row(
+            place("backdoor"), evaluation={"clients": CLIENTS, "test_accuracy": 0.9, "backdoor": 0.934}
+        ),
         finished_row(place("reverse"), made_with={"fedrank": "0.0.1"}),
-        {"place": place("vem"), "finished": False, "begun": True, "published": None},
-        {"place": place("band"), "finished": False, "begun": False, "published": None},
+        unfinished_row(place("vem"), begun=True),
+        unfinished_row(place("band")),
     ]
     grid = results_grid(RECIPES["votes"], rows)
     assert [row[2:] for row in grid.rows] == [
@@ -213,7 +229,7 @@ def test_ours_stands_beside_the_papers() -> None:
 
 def test_the_traffic_table_is_the_published_one() -> None:
     rows = [
-        {"place": cell.place, "finished": False, "published": cell.published, "preset": cell.preset}
+        unfinished_row(cell.place, published=cell.published)
         for cell in recipe_named("traffic").cells("paper")
     ]
     assert len(rows) == len(TRAFFIC) == 21
@@ -267,10 +283,10 @@ def test_the_table_of_networks_is_the_published_one() -> None:
 def test_one_measurement_is_not_called_a_mean() -> None:
     row = finished_row({"data": "digits", "vote": "borda", "attack": "none", "malicious": "0%"})
     assert "the mean of the last 3 measurements" in results_grid(RECIPES["votes"], [row]).notes[0]
-    row["curve"] = {key: values[:1] for key, values in row["curve"].items()}
-    row["rounds"] = 1
+    curve = {"round": [1], "accuracy": [0.1]}
+    row = finished_row(row.coordinates, preset="digits", rounds=1, curve=curve)
     assert "measurements" not in results_grid(RECIPES["votes"], [row]).notes[0]
-    title = json.dumps(figures(RECIPES["votes"], [row | {"preset": "digits"}])["digits"].to_dict()["title"])
+    title = json.dumps(figures(RECIPES["votes"], [row])["digits"].to_dict()["title"])
     assert "after 1 round" in title
     assert "1 rounds" not in title
     assert "measurements" not in title
@@ -312,11 +328,12 @@ def test_the_caption_says_whose_settings_are_not_the_published_ones_and_what_the
 def test_results_that_are_no_results_are_refused(tmp_path: Path) -> None:
     good = finished_row({"data": "mnist"})
     write_results([good], tmp_path / "good.json")
-    assert read_results(tmp_path / "good.json", ["data"])[0]["rounds"] == 30
+    assert read_results(tmp_path / "good.json", ["data"]) == [good]
     with pytest.raises(RunError, match="results of another table, with data"):
         read_results(tmp_path / "good.json", ["weights"])
-    for left_out in ("made_with", "evaluation", "place", "finished", "preset"):
-        write_results([{k: v for k, v in good.items() if k != left_out}], tmp_path / "bad.json")
+    for left_out in ("made_with", "evaluation", "coordinates", "finished", "preset"):
+        rest = {key: value for key, value in json.loads(good.to_json()).items() if key != left_out}
+        (tmp_path / "bad.json").write_text(json.dumps([rest]))
         with pytest.raises(RunError, match="no file of results"):
             read_results(tmp_path / "bad.json", ["data"])
     (tmp_path / "bad.json").write_text('[{"place": 3}]')
@@ -390,7 +407,7 @@ def test_a_file_of_results_is_shown_with_what_differs_and_how_it_was_made(tmp_pa
 def test_bytes_stand_beside_what_a_kind_of_ballot_reached() -> None:
     place = {"ballots": "levels=4 coded", "broadcasts": "exact coded", "malicious": "0%"}
     sent = {"upload_bytes": 30 * 1024.0, "download_bytes": 1250 * 1024.0}
-    row = finished_row(place, evaluation={"clients": {}, "test_accuracy": 0.959}, sent=sent)
+    row = finished_row(place, evaluation={"clients": CLIENTS, "test_accuracy": 0.959}, sent=sent)
     grid = results_grid(RECIPES["ballots"], [row])
     assert grid.headings == ["ballots", "broadcasts", "0%", "upload", "download"]
     assert grid.rows == [["levels=4 coded", "exact coded", "95.9", "30", "1,250"]]
@@ -432,12 +449,7 @@ def test_every_table_can_be_made_at_the_smallest_scale(name: str, shared_runs: P
     assert name not in (*DRAWN, *PAINTED) or list(folder.glob("*.svg"))
     if name == "curves":  # what is varied in the paper is varied here
         assert (
-            len(
-                {
-                    row["evaluation"]["test_loss"]
-                    for row in read_results(folder / "results.json", ["local epochs"])
-                }
-            )
+            len({row.evaluation.test_loss for row in read_results(folder / "results.json", ["local epochs"])})
             == 4
         )
         some = CliRunner().invoke(app, [*words, "--only", "5"])

@@ -46,10 +46,10 @@ def runs(tmp_path_factory):
 def test_a_report_says_everything_about_a_run(runs):
     name, directory = runs[1]
     text = page([(name, directory)])
-    summary = directory.read_summary()
-    assert f"{summary['evaluation']['test_accuracy']:.1%}" in text
-    worst = min(summary["evaluation"]["accuracies"].items(), key=lambda item: item[1])
-    of_how_many = summary["evaluation"]["samples"][worst[0]]
+    evaluation = directory.read_summary().evaluation
+    assert f"{evaluation.test_accuracy:.1%}" in text
+    worst = min(evaluation.accuracies.items(), key=lambda item: item[1])
+    of_how_many = evaluation.samples[worst[0]]
     assert f"<td>{worst[0]}</td><td>{worst[1]:.1%}</td><td>{of_how_many}</td>" in text
     for heading in ("Result", "The worst clients", "The vote of round 3", "Settings", "Made with"):
         assert f"<h2>{heading}</h2>" in text
@@ -67,11 +67,11 @@ def test_a_report_needs_no_network(runs):
 
 
 def test_accuracies_of_clients_are_those_that_were_measured(runs):
-    evaluation = runs[0][1].read_summary()["evaluation"]
-    accuracies = list(evaluation["accuracies"].values())
-    assert len(accuracies) == evaluation["clients"]["clients"]
-    assert sum(accuracies) / len(accuracies) == pytest.approx(evaluation["clients"]["mean"])
-    assert min(accuracies) == evaluation["clients"]["min"]
+    evaluation = runs[0][1].read_summary().evaluation
+    accuracies = list(evaluation.accuracies.values())
+    assert len(accuracies) == evaluation.clients.clients
+    assert sum(accuracies) / len(accuracies) == pytest.approx(evaluation.clients.mean)
+    assert min(accuracies) == evaluation.clients.min
 
 
 def test_runs_are_compared_on_one_page(runs):
@@ -108,8 +108,8 @@ def test_losses_of_a_destroyed_model_do_not_flatten_the_others(runs, tmp_path):
     assert "NaN" not in text.rpartition("const charts = ")[2]
     chart = RUN_CHARTS["loss"]([Shown.read(*each) for each in both]).to_dict()
     lines, triangles = (layer["data"]["values"] for layer in chart["layer"])
-    measured = [record["evaluation"]["test_loss"] for record in honest.read_metrics()]
-    measured += [record["train_loss"] for record in honest.read_metrics()]
+    measured = [record.evaluation.test_loss for record in honest.read_metrics()]
+    measured += [record.train_loss for record in honest.read_metrics()]
     assert max(point["loss"] for point in lines) == pytest.approx(4 * max(measured))
     assert [(point["round"], point["value"]) for point in triangles] == [
         (1, "1.00e+38"),
@@ -151,11 +151,11 @@ def test_of_many_clients_that_are_equally_bad_it_is_said_how_many_are_shown(runs
 def test_bytes_are_told_in_both_accountings_for_a_client_and_in_all(runs):
     name, directory = runs[0]
     text = page([(name, directory)])
-    paper = directory.read_summary()["paper_traffic"]["upload_bytes"] / 2**20
+    paper = directory.read_summary().paper_traffic.upload_bytes / 2**20
     records = directory.read_metrics()
-    assert sum(len(record["clients"]) for record in records) == 18
+    assert sum(len(record.clients) for record in records) == 18
     assert f"{paper:.3f} MiB up, {paper:.3f} MiB down; all: {18 * paper:,.1f} MiB" in text
-    really = sum(record["upload_bytes"] for record in records) / 2**20
+    really = sum(record.upload_bytes for record in records) / 2**20
     assert f"<td>sent, received</td><td>{really:,.1f} MiB" in text
     assert "upload, as the paper counts" in text
 
@@ -165,7 +165,7 @@ def test_a_damaged_run_is_told_as_such(runs, tmp_path):
     lines = (copy / "metrics.jsonl").read_text().splitlines()
     broken = [json.loads(lines[0]) | {"clients": []}, json.loads(lines[1]) | {"evaluation": {"clients": 3}}]
     (copy / "metrics.jsonl").write_text("\n".join([*map(json.dumps, broken), lines[2]]) + "\n")
-    assert [record["round"] for record in RunDirectory.open(copy).read_metrics()] == [3]
+    assert [record.round for record in RunDirectory.open(copy).read_metrics()] == [3]
     page([("copy", RunDirectory.open(copy))])
     (copy / "summary.json").write_text('{"rounds": 3}')
     with pytest.raises(RunError, match=r"summary.json: damaged"):

@@ -13,8 +13,9 @@ from fedrank.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedrank.experiment.config import Experiment
+    from fedrank.experiment.records import Summary
     from fedrank.experiment.rundir import RunDirectory
-    from fedrank.experiment.runner import Prepared, Result
+    from fedrank.experiment.runner import Prepared
 
 app = typer.Typer(
     help="""Federated Rank Learning: clients rank the edges of a random network, the server takes a vote.
@@ -107,8 +108,8 @@ def run_to_the_end(
     from fedrank.report.page import own_report
     from fedrank.report.terminal import summary_table
 
-    result = play_run(directory, prepared, workers, device, log=log)
-    out.print(summary_table(directory.experiment.name, result))
+    summary = play_run(directory, prepared, workers, device, log=log)
+    out.print(summary_table(directory.experiment.name, summary))
     say(f"  {own_report(directory)}")
 
 
@@ -128,7 +129,7 @@ def play_run(
     device: str,
     label: str = "round",
     log: str | None = None,
-) -> Result:
+) -> Summary:
     from fedrank.experiment import runner
     from fedrank.report.tensorboard import TensorBoardLog
     from fedrank.report.terminal import RunProgress, stderr_console
@@ -137,8 +138,8 @@ def play_run(
     watchers = [TensorBoardLog(directory.path / "tensorboard")] if log else []
     with RunProgress(console, label) as bar:
         observer = runner.Observers((bar, *watchers))
-        result = runner.run(directory, prepared, workers=workers, device=device, observer=observer)
-    if result is None:
+        summary = runner.run(directory, prepared, workers=workers, device=device, observer=observer)
+    if summary is None:
         say(f"Stopped and saved. Go on with: fedrank resume {directory.path}", console)
         raise typer.Exit(130)
-    return result
+    return summary

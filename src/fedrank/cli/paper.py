@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from fedrank.cli.base import DataDir, app, out, say
 from fedrank.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
+    from fedrank.experiment.records import CellResult
     from fedrank.paper.recipes import Recipe
     from fedrank.report.tables import Grid
 
@@ -133,7 +134,7 @@ def paper_show(
     if results_file:
         rows = read_results(results_file, (*recipe.rows, *recipe.columns))
         wanted = [cell.place for cell in chosen([cell_of(row) for row in rows], only or ())]
-        rows = [row for row in rows if row["place"] in wanted]
+        rows = [row for row in rows if row.coordinates in wanted]
         out.print(_grid(recipe, rows, str(results_file)))
         return
     cells = chosen(recipe.cells(_known(scale)), only or ())
@@ -150,18 +151,16 @@ def _known(scale: str) -> str:
     return scale
 
 
-def _grid(recipe: Recipe, rows: list[dict[str, Any]], source: str) -> Grid:
+def _grid(recipe: Recipe, rows: list[CellResult], source: str) -> Grid:
+    from fedrank.experiment.records import FinishedCell
     from fedrank.paper.recipes import assumptions, caption
     from fedrank.paper.results import cell_of
     from fedrank.report.tables import COMPUTED, made, results_grid
 
     if recipe.name in COMPUTED:
         return COMPUTED[recipe.name](recipe)
-    finished = [row for row in rows if row["finished"]]
+    finished = [row for row in rows if isinstance(row, FinishedCell)]
     played = [cell_of(row) for row in finished]
     notes = [*caption(recipe, played), *(assumptions(played) if recipe.published else [])]
     notes += [f"{source}: {made(finished)}."] if finished else []
-    try:
-        return results_grid(recipe, rows, notes)
-    except KeyError as error:
-        raise RunError(f"{source}: a result has no {error}") from error
+    return results_grid(recipe, rows, notes)

@@ -140,7 +140,7 @@ def resume(
     directory = RunDirectory.open(run_dir)
     rounds = directory.experiment.rounds
     summary = directory.read_summary()
-    if summary is not None and summary["rounds"] >= rounds:
+    if summary is not None and summary.rounds >= rounds:
         say(f"{run_dir}: all {rounds} rounds are done. 'fedrank evaluate' shows the result.")
         return
     data_dir, device = data_dir or directory.data_dir, device or directory.device
@@ -258,14 +258,14 @@ def audit(
     number = round_number or max(votes)
     if number not in votes:
         raise RunError(f"{run_dir}: there was no vote in round {number}; the last was in round {max(votes)}")
-    record = votes[number]
-    out.print(audits.layer_table(number, record))
+    vote = votes[number]
+    out.print(audits.layer_table(vote))
     out.print(audits.history_table(votes))
-    if not record["vote"]["ballots"]:
+    if not vote.audit.ballots:
         data_dir, device = data_dir or directory.data_dir, device or directory.device
         prepared = prepare_run(directory.experiment, data_dir, device)
         with out.status("playing the next round"):
             played = runner.rehearse(directory, prepared, workers=workers or default_workers(), device=device)
-        record = runner.record_of(played)
-    out.print(audits.ballot_table(record))
+        vote = audits.votes_in([runner.record_of(played)])[played.number]
+    out.print(audits.ballot_table(vote))
     out.print(audits.failure_table(directory.experiment))

@@ -21,15 +21,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from fedrank.errors import RunError
 from fedrank.experiment.config import Experiment, load_file
+from fedrank.experiment.records import RoundRecord, Summary, first_problem
 
 FORMAT = 3
 CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
 CHECKPOINT, SUMMARY = "checkpoint.npz", "summary.json"
 OWN_FILES = {CONFIG, ENVIRONMENT, METRICS, CHECKPOINT, SUMMARY}
-METRICS_KEYS = {"round", "evaluation", "clients", "upload_bytes", "download_bytes", "wall_seconds"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class RunDirectory:
         try:
             unfinished.mkdir(parents=True, exist_ok=True)
             run._write(CONFIG, experiment.to_toml().encode())
-            run._write(ENVIRONMENT, _json(run.environment))
+            run._write(ENVIRONMENT, json.dumps(run.environment, indent=2).encode() + b"\n")
             if unfinished != path:
                 unfinished.rename(path)
         except OSError as error:
@@ -142,50 +143,46 @@ class RunDirectory:
             )
         return arrays
 
-    def append_metrics(self, record: dict[str, Any]) -> None:
+    def append_metrics(self, record: RoundRecord) -> None:
         """Add a round's line."""
 
         def append(path: Path) -> None:
             with path.open("ab") as file:
-                file.write(json.dumps(record).encode() + b"\n")
+                file.write(record.to_json().encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
 
         self._guarded(METRICS, append)
 
-    def read_metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of all rounds; a damaged one, cut off by a crash, is left out."""
-        records = []
-        for line in self._read(METRICS).splitlines():
-            with contextlib.suppress(ValueError):
-                record = json.loads(line)
-                if _is_record(record):
-                    records.append(record)
-        return records
+    def read_metrics(self) -> list[RoundRecord]:
+        """Return the records of all rounds; a damaged line, cut off by a crash, is left out."""
+        return [record for _, record in self._metrics()]
 
     def forget_after(self, round_number: int) -> None:
         """Drop the lines of rounds that are not in the checkpoint: they will be played again."""
-        kept = [record for record in self.read_metrics() if record["round"] <= round_number]
-        self._write(METRICS, b"".join(json.dumps(record).encode() + b"\n" for record in kept))
+        kept = [line for line, record in self._metrics() if record.round <= round_number]
+        self._write(METRICS, b"".join(line + b"\n" for line in kept))
 
-    def write_summary(self, summary: dict[str, Any]) -> None:
+    def _metrics(self) -> Iterator[tuple[bytes, RoundRecord]]:
+        for line in self._read(METRICS).splitlines():
+            with contextlib.suppress(ValidationError):
+                yield line, RoundRecord.model_validate_json(line)
+
+    def write_summary(self, summary: Summary) -> None:
         """Write the result of the run."""
-        self._write(SUMMARY, _json(summary))
+        self._write(SUMMARY, summary.to_json(indent=2).encode() + b"\n")
 
-    def read_summary(self) -> dict[str, Any] | None:
+    def read_summary(self) -> Summary | None:
         """Return the result, or None if the run has not ended."""
         content = self._read(SUMMARY)
         path = self.path / SUMMARY
         if not path.exists():
             return None
         try:
-            summary = json.loads(content)
-            if not {"clients", "test_accuracy", "test_loss"} <= summary["evaluation"].keys():
-                raise KeyError("evaluation")
-            return {"rounds": int(summary["rounds"]), **summary}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return Summary.model_validate_json(content)
+        except ValidationError as error:
             raise RunError(
-                f"{path}: damaged ({error!r}). Delete it; 'fedrank resume' writes it again."
+                f"{path}: damaged ({first_problem(error)}). Delete it; 'fedrank resume' writes it again."
             ) from error
 
     def _read(self, name: str) -> bytes:
@@ -210,16 +207,6 @@ class RunDirectory:
                 else ""
             )
             raise RunError(f"{self.path / name}: cannot be written ({error.strerror}).{intact}") from error
-
-
-def _is_record(value: Any) -> bool:
-    """Tell whether a line is that of a round."""
-    if not isinstance(value, dict) or not value.keys() >= METRICS_KEYS or not value["clients"]:
-        return False
-    measured = value["evaluation"]
-    return measured is None or (
-        isinstance(measured, dict) and {"clients", "test_accuracy"} <= measured.keys()
-    )
 
 
 def write_output(path: Path, content: bytes | memoryview) -> None:
@@ -252,7 +239,3 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-def _json(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, indent=2).encode() + b"\n"

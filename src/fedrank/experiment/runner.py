@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from fedrank.errors import RunError
 from fedrank.experiment.build import build_adversary, build_federation, build_method, check_network
 from fedrank.experiment.config import Experiment
 from fedrank.experiment.interrupt import Interrupt
-from fedrank.experiment.metrics import Evaluation
+from fedrank.experiment.records import RoundRecord, Summary
 from fedrank.experiment.rounds import Adversary, Expectation, Round, Schedule, check_voters, measure, play
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.methods import FRL, Method, Traffic
@@ -64,19 +64,6 @@ class Prepared:
     expectation: Expectation
 
 
-@dataclass(frozen=True)
-class Result:
-    """How the model does after `rounds` rounds, and what it took."""
-
-    rounds: int
-    evaluation: Evaluation
-    sent: Traffic
-    """The bytes that one client has really transferred in one round, on average."""
-    paper_traffic: Traffic
-    """The same as the paper counts it."""
-    wall_seconds: float
-
-
 def prepare(experiment: Experiment, data_dir: Path) -> Prepared:
     """Load the data, deal it and build the network; whatever does not fit is refused here."""
     federation = build_federation(experiment.data, experiment.seed, data_dir)
@@ -96,7 +83,7 @@ def prepare(experiment: Experiment, data_dir: Path) -> Prepared:
 
 def run(
     directory: RunDirectory, prepared: Prepared, *, workers: int, device: str, observer: Observer
-) -> Result | None:
+) -> Summary | None:
     """Play the rounds that are not done yet; return the result, or None if Ctrl-C stopped the run."""
     with (
         local_engine(prepared.method, prepared.federation, workers=workers, device=device) as engine,
@@ -126,7 +113,7 @@ def record(
     engine: Engine,
     rounds: Callable[[Any], Played],
     observer: Observer,
-) -> Result | None:
+) -> Summary | None:
     """Write down rounds as they are played from the last checkpoint on; return the result after the last.
 
     A round's line of metrics is written before its checkpoint, and dropped again on resuming if
@@ -145,18 +132,18 @@ def record(
             measured = played.evaluation
         if state.round < schedule.rounds:
             return None
-        result = Result(
+        summary = Summary(
             rounds=state.round,
             evaluation=measured or measure(prepared.federation, engine, state),
             sent=_sent(directory),
             paper_traffic=method.traffic(),
-            wall_seconds=sum(line["wall_seconds"] for line in directory.read_metrics()),
+            wall_seconds=sum(record.wall_seconds for record in directory.read_metrics()),
         )
-        directory.write_summary(asdict(result))
-    return result
+        directory.write_summary(summary)
+    return summary
 
 
-def evaluate(directory: RunDirectory, prepared: Prepared, *, workers: int, device: str) -> Result:
+def evaluate(directory: RunDirectory, prepared: Prepared, *, workers: int, device: str) -> Summary:
     """Test the model of the last checkpoint again."""
     method, federation = prepared.method, prepared.federation
     state = last_state(directory, method)
@@ -166,7 +153,13 @@ def evaluate(directory: RunDirectory, prepared: Prepared, *, workers: int, devic
     with local_engine(method, federation, workers=workers, device=device) as engine:
         measured = measure(federation, engine, state)
     seconds = time.perf_counter() - begin
-    return Result(state.round, measured, _sent(directory), method.traffic(), seconds)
+    return Summary(
+        rounds=state.round,
+        evaluation=measured,
+        sent=_sent(directory),
+        paper_traffic=method.traffic(),
+        wall_seconds=seconds,
+    )
 
 
 def rehearse(directory: RunDirectory, prepared: Prepared, *, workers: int, device: str) -> Round:
@@ -190,23 +183,24 @@ def last_state(directory: RunDirectory, method: Method[Any]) -> Any:
 
 def _sent(directory: RunDirectory) -> Traffic:
     records = directory.read_metrics()
-    clients = sum(len(record["clients"]) for record in records)
-    up, down = (sum(record[f"{way}_bytes"] for record in records) for way in ("upload", "download"))
-    return Traffic(up / clients, down / clients)
+    clients = sum(len(record.clients) for record in records)
+    return Traffic(
+        sum(record.upload_bytes for record in records) / clients,
+        sum(record.download_bytes for record in records) / clients,
+    )
 
 
-def record_of(played: Round) -> dict[str, Any]:
-    """Return a round as its line of metrics; single clients' accuracies stand in the summary only."""
-    totals = played.evaluation and replace(played.evaluation, accuracies={}, samples={})
-    return {
-        "round": played.number,
-        "train_loss": played.train_loss,
-        "refused": played.refused,
-        "evaluation": asdict(totals) if totals else None,
-        "upload_bytes": round(played.sent.upload_bytes * len(played.clients)),
-        "download_bytes": round(played.sent.download_bytes * len(played.clients)),
-        "wall_seconds": played.wall_seconds,
-        "clients": played.clients,
-        "malicious": played.malicious,
-        "vote": asdict(played.vote) if played.vote else None,
-    }
+def record_of(played: Round) -> RoundRecord:
+    """Return a round as its line of metrics; single clients' accuracies are in the summary only."""
+    return RoundRecord(
+        round=played.number,
+        train_loss=played.train_loss,
+        refused=played.refused,
+        evaluation=played.evaluation and replace(played.evaluation, accuracies={}, samples={}),
+        upload_bytes=round(played.sent.upload_bytes * len(played.clients)),
+        download_bytes=round(played.sent.download_bytes * len(played.clients)),
+        wall_seconds=played.wall_seconds,
+        clients=played.clients,
+        malicious=played.malicious,
+        vote=played.vote,
+    )

@@ -15,6 +15,7 @@ from fedrank.data import Samples
 from fedrank.nn import Supernetwork
 from fedrank.rank import Layout
 from fedrank.rank.audit import Audit
+from fedrank.rank.traffic import Traffic as Traffic
 
 
 class State(Protocol):
@@ -38,14 +39,6 @@ class Learned:
 
     update: NDArray[Any]
     loss: float
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """What one client transfers in one round."""
-
-    upload_bytes: float
-    download_bytes: float
 
 
 S = TypeVar("S", bound=State)

@@ -153,4 +153,4 @@ def is_finished(cell: Cell, folder: Path) -> bool:
     if found.experiment.fingerprint() != wanted.fingerprint() or found.experiment.rounds != wanted.rounds:
         raise RunError(f"{directory}: holds a run with other settings. Name another folder with --runs.")
     summary = found.read_summary()
-    return summary is not None and summary["rounds"] >= wanted.rounds
+    return summary is not None and summary.rounds >= wanted.rounds

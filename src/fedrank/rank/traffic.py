@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from fedrank.rank.kind import Kind
 from fedrank.rank.layout import Layout
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What one client transfers in one round."""
+
+    upload_bytes: float
+    download_bytes: float
 
 
 def packed_bits(layout: Layout, kind: Kind) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fedrank.experiment.records import CellResult, FinishedCell
 from fedrank.paper.bound import failure_bound, failure_probability, whole_share
 from fedrank.paper.recipes import Recipe, differences
 from fedrank.paper.results import cell_of
 from fedrank.paper.traffic import traffic_by_size
 from fedrank.report.charts import colour, dash, load_altair
-from fedrank.report.tables import BOUND_SHARES, Row, accuracy_of, smoothing
+from fedrank.report.tables import BOUND_SHARES, accuracy_of, smoothing
 from fedrank.report.words import plural
 
 if TYPE_CHECKING:
@@ -20,16 +21,16 @@ Charts = dict[str, Any]
 """Charts of altair's by their names."""
 
 
-def figures(recipe: Recipe, rows: Sequence[Row]) -> Charts:
+def figures(recipe: Recipe, rows: Sequence[CellResult]) -> Charts:
     """Return the charts of a table by their names; none where nothing is finished that could be drawn."""
     if recipe.name in COMPUTED:
         return {recipe.name: COMPUTED[recipe.name]()}
-    finished = [row for row in rows if row["finished"]]
+    finished = [row for row in rows if isinstance(row, FinishedCell)]
     if recipe.name not in DRAWN or not finished:
         return {}
     charts = DRAWN[recipe.name](finished)
     for name, chart in charts.items():
-        drawn = [row for row in finished if name in row["place"].values()] or finished
+        drawn = [row for row in finished if name in row.coordinates.values()] or finished
         if differing := differences(recipe, [cell_of(row) for row in drawn]):
             other = "in the paper" if recipe.published else f"at the scale {recipe.origin}"
             subtitle = [f"not as {other}:", *differing]
@@ -102,18 +103,18 @@ def communication_chart() -> altair.HConcatChart:
     return chart
 
 
-def subnetwork_chart(rows: Sequence[Row]) -> altair.Chart:
+def subnetwork_chart(rows: Sequence[FinishedCell]) -> altair.Chart:
     """Draw accuracy against the size of the subnetwork."""
     alt = load_altair()
     points = [
         {
-            "data": row["place"]["data"],
-            "k": int(row["place"]["k"].rstrip("%")),
-            "accuracy": row["evaluation"]["clients"]["mean"],
+            "data": row.coordinates["data"],
+            "k": int(row.coordinates["k"].rstrip("%")),
+            "accuracy": row.evaluation.clients.mean,
         }
         for row in rows
     ]
-    names = list(dict.fromkeys(point["data"] for point in points))
+    names = list(dict.fromkeys(row.coordinates["data"] for row in rows))
     chart: altair.Chart = (
         alt.Chart(alt.Data(values=points))
         .mark_line(point=True)
@@ -132,11 +133,11 @@ def subnetwork_chart(rows: Sequence[Row]) -> altair.Chart:
     return chart
 
 
-def curve_chart(rows: Sequence[Row], key: str, title: str) -> altair.HConcatChart:
+def curve_chart(rows: Sequence[FinishedCell], key: str, title: str) -> altair.HConcatChart:
     """Draw accuracy and loss over rounds, a curve for each value of a part of the place."""
     alt = load_altair()
-    points = [{key: row["place"][key], **point} for row in rows for point in _points(row)]
-    names = list(dict.fromkeys(row["place"][key] for row in rows))
+    points = [{key: row.coordinates[key], **point} for row in rows for point in _points(row)]
+    names = list(dict.fromkeys(row.coordinates[key] for row in rows))
     base = alt.Chart(alt.Data(values=points)).mark_line(point=alt.OverlayMarkDef(size=15))
     panels = [
         base.encode(
@@ -150,14 +151,14 @@ def curve_chart(rows: Sequence[Row], key: str, title: str) -> altair.HConcatChar
     return chart
 
 
-def robustness_charts(rows: Sequence[Row]) -> Charts:
+def robustness_charts(rows: Sequence[FinishedCell]) -> Charts:
     """Draw accuracy over rounds for each data set, a panel for each share of malicious clients."""
     alt = load_altair()
     charts: Charts = {}
-    for data in dict.fromkeys(row["place"]["data"] for row in rows):
-        some = [row for row in rows if row["place"]["data"] == data]
-        names = list(dict.fromkeys(row["place"]["algorithm"] for row in some))
-        points = [{**row["place"], **point} for row in some for point in _points(row)]
+    for data in dict.fromkeys(row.coordinates["data"] for row in rows):
+        some = [row for row in rows if row.coordinates["data"] == data]
+        names = list(dict.fromkeys(row.coordinates["algorithm"] for row in some))
+        points = [{**row.coordinates, **point} for row in some for point in _points(row)]
         charts[data] = (
             alt.Chart(alt.Data(values=points))
             .mark_line(point=alt.OverlayMarkDef(size=12))
@@ -174,21 +175,21 @@ def robustness_charts(rows: Sequence[Row]) -> Charts:
     return charts
 
 
-def heat_maps(rows: Sequence[Row]) -> Charts:
+def heat_maps(rows: Sequence[FinishedCell]) -> Charts:
     """Draw accuracies: attacks downwards, shares across, a panel for each vote or method.
 
     One chart for each data set, and one for the methods that train weights, which meet other attacks.
     """
     charts: Charts = {}
-    for preset in dict.fromkeys(row["preset"] for row in rows):
-        charts[preset] = heat_map([row for row in rows if row["preset"] == preset], preset)
+    for preset in dict.fromkeys(row.preset for row in rows):
+        charts[preset] = heat_map([row for row in rows if row.preset == preset], preset)
     return charts
 
 
-def heat_map(rows: Sequence[Row], name: str) -> altair.FacetChart:
+def heat_map(rows: Sequence[FinishedCell], name: str) -> altair.FacetChart:
     """Draw the accuracies of some runs."""
     alt = load_altair()
-    points = [{**row["place"], "accuracy": accuracy_of(row)} for row in rows]
+    points = [{**row.coordinates, "accuracy": accuracy_of(row)} for row in rows]
     panels, attacks = (list(dict.fromkeys(point[key] for point in points)) for key in ("vote", "attack"))
     base = alt.Chart().encode(
         x=alt.X("malicious:N", title="malicious clients", axis=alt.Axis(labelAngle=0)),
@@ -217,20 +218,20 @@ def heat_map(rows: Sequence[Row], name: str) -> altair.FacetChart:
     return chart
 
 
-def ballot_chart(rows: Sequence[Row]) -> altair.FacetChart:
+def ballot_chart(rows: Sequence[FinishedCell]) -> altair.FacetChart:
     """Draw wrong answers against what a client sends, a panel for each share of malicious clients."""
     alt = load_altair()
     points = []
     for row in rows:
-        shape, *words = row["place"]["ballots"].split()
+        shape, *words = row.coordinates["ballots"].split()
         kind, _, size = shape.partition("=")
         points.append(
             {
                 "family": kind + (", dithered" if "dithered" in words else ""),
                 "label": size,
-                "upload": row["sent"]["upload_bytes"] / 2**10,
-                "error": 100 * (1 - row["evaluation"]["test_accuracy"]),
-                "malicious": f"{row['place']['malicious']} malicious clients",
+                "upload": row.sent.upload_bytes / 2**10,
+                "error": 100 * (1 - row.evaluation.test_accuracy),
+                "malicious": f"{row.coordinates['malicious']} malicious clients",
             }
         )
     families = ["levels", "levels, dithered", "exact", "top"]
@@ -261,7 +262,7 @@ def ballot_chart(rows: Sequence[Row]) -> altair.FacetChart:
     return chart
 
 
-DRAWN: dict[str, Callable[[Sequence[Row]], Charts]] = {
+DRAWN: dict[str, Callable[[Sequence[FinishedCell]], Charts]] = {
     "robustness": robustness_charts,
     "subnetworks": lambda rows: {"subnetworks": subnetwork_chart(rows)},
     "curves": lambda rows: {"curves": curve_chart(rows, "local epochs", "FRL on CIFAR10")},
@@ -274,10 +275,10 @@ COMPUTED: dict[str, Callable[[], altair.TopLevelMixin]] = {
 }
 
 
-def _points(row: Row) -> list[dict[str, float]]:
-    names, columns = row["curve"].keys(), row["curve"].values()
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+def _points(row: FinishedCell) -> list[dict[str, float]]:
+    curve = {name: values for name, values in row.curve if values}
+    return [dict(zip(curve, values, strict=True)) for values in zip(*curve.values(), strict=True)]
 
 
-def _rounds(rows: Sequence[Row]) -> str:
-    return plural(", ".join(str(number) for number in sorted({row["rounds"] for row in rows})), "round")
+def _rounds(rows: Sequence[FinishedCell]) -> str:
+    return plural(", ".join(str(number) for number in sorted({row.rounds for row in rows})), "round")

@@ -11,8 +11,10 @@ from typing import Any
 
 from fedrank import __version__
 from fedrank.errors import ConfigError, RunError
+from fedrank.experiment.metrics import Evaluation
+from fedrank.experiment.records import RoundRecord, Summary
 from fedrank.experiment.rundir import RunDirectory, replace_file, write_output
-from fedrank.report.audits import BALLOT_HEADINGS, BALLOT_NOTE, ballot_rows, layer_note, layer_rows
+from fedrank.report.audits import BALLOT_HEADINGS, BALLOT_NOTE, ballot_rows, layer_note, layer_rows, votes_in
 from fedrank.report.charts import load_altair
 from fedrank.report.run_charts import RUN_CHARTS, Runs, Shown
 from fedrank.report.words import loss_text
@@ -91,24 +93,24 @@ def _finals(runs: Runs) -> list[str]:
     rows = []
     for run in runs:
         summary, records, rounds = run.summary, run.records, run.directory.experiment.rounds
-        ended = summary is not None and summary["rounds"] >= rounds
-        measured = summary["evaluation"] if summary and ended else _last_measured(records)
-        clients, sent = measured["clients"], records[-1]
-        backdoor = measured.get("backdoor")
+        ended = summary is not None and summary.rounds >= rounds
+        measured = summary.evaluation if summary and ended else _last_measured(records)
+        clients, sent = measured.clients, records[-1].sent
+        up, down = sent.upload_bytes / 2**20, sent.download_bytes / 2**20
         rows.append(
             {
                 "run": run.name,
-                "rounds": f"{records[-1]['round']}" + ("" if ended else f" of {rounds}, unfinished"),
-                "accuracy": f"{measured['test_accuracy']:.1%}",
-                "loss": loss_text(measured["test_loss"]),
-                "clients' mean ± std": f"{clients['mean']:.1%} ± {clients['std']:.1%}",
-                "min": f"{clients['min']:.1%}",
-                "max": f"{clients['max']:.1%}",
-                "backdoor works on": "" if backdoor is None else f"{backdoor:.1%}",
-                "sent, received": f"{_total(records, 'upload')}, {_total(records, 'download')}",
-                "a client, last round": _both_ways(sent),
+                "rounds": f"{records[-1].round}" + ("" if ended else f" of {rounds}, unfinished"),
+                "accuracy": f"{measured.test_accuracy:.1%}",
+                "loss": loss_text(measured.test_loss),
+                "clients' mean ± std": f"{clients.mean:.1%} ± {clients.std:.1%}",
+                "min": f"{clients.min:.1%}",
+                "max": f"{clients.max:.1%}",
+                "backdoor works on": "" if measured.backdoor is None else f"{measured.backdoor:.1%}",
+                "sent, received": _total(records),
+                "a client, last round": f"{up:.3f} MiB up, {down:.3f} MiB down",
                 "as the paper counts": _paper_traffic(summary, records),
-                "time": f"{sum(record['wall_seconds'] for record in records):,.0f} s",
+                "time": f"{sum(record.wall_seconds for record in records):,.0f} s",
             }
         )
     if not any(row["backdoor works on"] for row in rows):
@@ -119,33 +121,30 @@ def _finals(runs: Runs) -> list[str]:
     return ["<h2>Results</h2>", _table([list(row.values()) for row in rows], list(rows[0]))]
 
 
-def _last_measured(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return next(record["evaluation"] for record in reversed(records) if record["evaluation"])
+def _last_measured(records: Sequence[RoundRecord]) -> Evaluation:
+    return next(record.evaluation for record in reversed(records) if record.evaluation)
 
 
-def _total(records: Sequence[dict[str, Any]], way: str) -> str:
-    return f"{sum(record[f'{way}_bytes'] for record in records) / 2**20:,.1f} MiB"
+def _total(records: Sequence[RoundRecord]) -> str:
+    up = sum(record.upload_bytes for record in records) / 2**20
+    down = sum(record.download_bytes for record in records) / 2**20
+    return f"{up:,.1f} MiB, {down:,.1f} MiB"
 
 
-def _both_ways(record: dict[str, Any]) -> str:
-    ways = (record[f"{way}_bytes"] / len(record["clients"]) / 2**20 for way in ("upload", "download"))
-    return " up, ".join(f"{each:.3f} MiB" for each in ways) + " down"
-
-
-def _paper_traffic(summary: dict[str, Any] | None, records: Sequence[dict[str, Any]]) -> str:
-    if summary is None or "paper_traffic" not in summary:
+def _paper_traffic(summary: Summary | None, records: Sequence[RoundRecord]) -> str:
+    if summary is None:
         return ""
-    asked = sum(len(record["clients"]) for record in records)
-    up, down = (summary["paper_traffic"][f"{way}_bytes"] / 2**20 for way in ("upload", "download"))
+    asked = sum(len(record.clients) for record in records)
+    up, down = summary.paper_traffic.upload_bytes / 2**20, summary.paper_traffic.download_bytes / 2**20
     return f"{up:.3f} MiB up, {down:.3f} MiB down; all: {up * asked:,.1f} MiB, {down * asked:,.1f} MiB"
 
 
 def _worst_clients(run: Shown) -> list[str]:
-    if not run.accuracies:
+    if run.evaluation is None or not run.accuracies:
         return []
     worst = sorted(run.accuracies.items(), key=lambda item: item[1])[:WORST_CLIENTS]
-    sizes = run.evaluation.get("samples") or {}
-    rows = [[client, f"{accuracy:.1%}", _shown(sizes.get(client))] for client, accuracy in worst]
+    sizes = run.evaluation.samples
+    rows = [[str(client), f"{accuracy:.1%}", _shown(sizes.get(client))] for client, accuracy in worst]
     headings = ["client", "accuracy on its own test data", "test samples"]
     found = ["<h2>The worst clients</h2>", _table(rows, headings)]
     least = worst[-1][1]
@@ -157,22 +156,23 @@ def _worst_clients(run: Shown) -> list[str]:
 
 def _audit(run: Shown) -> list[str]:
     """Return how safe the last vote was, and which of its ballots stand apart."""
-    votes = [record for record in run.records if record.get("vote")]
+    votes = votes_in(run.records)
     if not votes:
         return []
-    last = votes[-1]
-    headings, rows = layer_rows(last)
-    found = [f"<h2>The vote of round {last['round']}</h2>", _table(rows, headings), _note(layer_note(last))]
-    if last["vote"]["ballots"]:
+    last = votes[max(votes)]
+    headings, rows = layer_rows(last.audit)
+    found = [f"<h2>The vote of round {last.round}</h2>", _table(rows, headings)]
+    found.append(_note(layer_note(last.audit)))
+    if last.audit.ballots:
         found += [_table(ballot_rows(last), BALLOT_HEADINGS), _note(BALLOT_NOTE)]
     return found
 
 
 def _refused(run: Shown) -> list[str]:
     rows = [
-        [str(record["round"]), f"client {client}", reason]
+        [str(record.round), f"client {client}", reason]
         for record in run.records
-        for client, reason in (record.get("refused") or {}).items()
+        for client, reason in record.refused.items()
     ]
     if not rows:
         return []

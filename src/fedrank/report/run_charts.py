@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from fedrank.experiment.metrics import Evaluation
+from fedrank.experiment.records import RoundRecord, Summary
 from fedrank.experiment.rundir import RunDirectory
+from fedrank.rank.audit import Audit
 from fedrank.report.charts import colour, dash, hiding, load_altair, opacity
 from fedrank.report.words import loss_text
 
@@ -31,8 +34,8 @@ class Shown:
 
     name: str
     directory: RunDirectory
-    records: list[dict[str, Any]]
-    summary: dict[str, Any] | None
+    records: list[RoundRecord]
+    summary: Summary | None
 
     @classmethod
     def read(cls, name: str, directory: RunDirectory) -> Self:
@@ -40,16 +43,16 @@ class Shown:
         return cls(name, directory, directory.read_metrics(), directory.read_summary())
 
     @property
-    def evaluation(self) -> dict[str, Any]:
+    def evaluation(self) -> Evaluation | None:
         """What was measured at the end of the run, if it has ended; it may have been prolonged since."""
-        if self.summary is None or not self.records or self.summary["rounds"] != self.records[-1]["round"]:
-            return {}
-        return self.summary.get("evaluation") or {}
+        if self.summary is None or not self.records or self.summary.rounds != self.records[-1].round:
+            return None
+        return self.summary.evaluation
 
     @property
-    def accuracies(self) -> dict[str, float]:
+    def accuracies(self) -> dict[int, float]:
         """The clients' accuracies at the end of the run, if it has ended."""
-        return self.evaluation.get("accuracies") or {}
+        return self.evaluation.accuracies if self.evaluation else {}
 
 
 Runs = Sequence[Shown]
@@ -78,15 +81,15 @@ def accuracy_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw accuracy on all test data as a line, and the clients' mean and deviation as a band."""
     points = []
     for name, record in _records(runs):
-        if record["evaluation"]:
-            clients = record["evaluation"]["clients"]
+        if record.evaluation:
+            clients = record.evaluation.clients
             points.append(
                 {
                     "run": name,
-                    "round": record["round"],
-                    "accuracy": record["evaluation"]["test_accuracy"],
-                    "low": max(0.0, clients["mean"] - clients["std"]),
-                    "high": min(1.0, clients["mean"] + clients["std"]),
+                    "round": record.round,
+                    "accuracy": record.evaluation.test_accuracy,
+                    "low": max(0.0, clients.mean - clients.std),
+                    "high": min(1.0, clients.mean + clients.std),
                 }
             )
     if not points:
@@ -123,11 +126,11 @@ def loss_chart(runs: Runs) -> altair.LayerChart | None:
     multiple of what was measured where nobody attacked, so that the others can be told apart.
     """
     points: list[Point] = [
-        {"run": name, "kind": kind, "round": record["round"], "loss": loss}
+        {"run": name, "kind": kind, "round": record.round, "loss": loss}
         for name, record in _records(runs)
         for kind, loss in (
-            ("test", record["evaluation"]["test_loss"] if record["evaluation"] else None),
-            ("training", record.get("train_loss")),
+            ("test", record.evaluation.test_loss if record.evaluation else None),
+            ("training", record.train_loss),
         )
         if loss is not None
     ]
@@ -194,18 +197,17 @@ def histogram(accuracies: Iterable[float]) -> list[int]:
 
 def traffic_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw what one client sends and receives in each round: really, and for one run as the paper counts."""
-    points = []
-    for each in runs:
-        paper = (each.summary or {}).get("paper_traffic") if len(runs) == 1 else None
-        for record in each.records:
-            for way in ("upload", "download"):
-                here = {"run": each.name, "round": record["round"]}
-                really = record[f"{way}_bytes"] / len(record["clients"])
-                points.append({**here, "kind": way, "MiB": really / 2**20})
-                if paper:
-                    kind = f"{way}, as the paper counts"
-                    points.append({**here, "kind": kind, "MiB": paper[f"{way}_bytes"] / 2**20})
     kinds = ("upload", "download", "upload, as the paper counts", "download, as the paper counts")
+    points = []
+    for run in runs:
+        paper = run.summary.paper_traffic if run.summary and len(runs) == 1 else None
+        for record in run.records:
+            counted = [record.sent, *([paper] if paper else [])]
+            sizes = [size for each in counted for size in (each.upload_bytes, each.download_bytes)]
+            points += [
+                {"run": run.name, "round": record.round, "kind": kind, "MiB": size / 2**20}
+                for kind, size in zip(kinds, sizes, strict=False)
+            ]
     title = _title(
         "Traffic of one client in each round", "bytes really sent, the mean over the round's clients"
     )
@@ -215,21 +217,13 @@ def traffic_chart(runs: Runs) -> altair.LayerChart | None:
 def edges_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw which share of the edges has changed sides: by layer for one run, in all for several."""
     points = []
-    for name, record in _votes(runs):
-        layers = record["vote"]["layers"]
-        whole = {
-            "name": name,
-            "changed": sum(layer["changed"] for layer in layers),
-            "edges": sum(layer["edges"] for layer in layers),
-        }
+    for name, number, audit in _votes(runs):
+        shares = {layer.name: layer.changed / layer.edges for layer in audit.layers}
+        if len(runs) > 1:
+            changed = sum(layer.changed for layer in audit.layers)
+            shares = {name: changed / sum(layer.edges for layer in audit.layers)}
         points += [
-            {
-                "run": name,
-                "kind": layer["name"],
-                "round": record["round"],
-                "changed": layer["changed"] / layer["edges"],
-            }
-            for layer in (layers if len(runs) == 1 else [whole])
+            {"run": name, "kind": kind, "round": number, "changed": share} for kind, share in shares.items()
         ]
     of = "of all edges of a layer" if len(runs) == 1 else "of all edges"
     title = _title("Edges that changed sides", f"came into the subnetwork or left it, {of}")
@@ -239,12 +233,13 @@ def edges_chart(runs: Runs) -> altair.LayerChart | None:
 def agreement_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw how far the ballots agree with the vote: by layer for one run, the mean for several."""
     points = []
-    for name, record in _votes(runs):
-        layers = record["vote"]["layers"]
-        mean = {"name": name, "agreement": sum(layer["agreement"] for layer in layers) / len(layers)}
+    for name, number, audit in _votes(runs):
+        agreements = {layer.name: layer.agreement for layer in audit.layers}
+        if len(runs) > 1:
+            agreements = {name: sum(agreements.values()) / len(agreements)}
         points += [
-            {"run": name, "kind": layer["name"], "round": record["round"], "correlation": layer["agreement"]}
-            for layer in (layers if len(runs) == 1 else [mean])
+            {"run": name, "kind": kind, "round": number, "correlation": agreement}
+            for kind, agreement in agreements.items()
         ]
     title = _title("Agreement of the ballots", "mean rank correlation of a round's ballots with its vote")
     return _line_chart(runs, points, "correlation", title)
@@ -256,8 +251,8 @@ def malicious_chart(runs: Runs) -> altair.LayerChart | None:
         {
             "run": name,
             "kind": name,
-            "round": record["round"],
-            "malicious": len(record["malicious"]) / len(record["clients"]),
+            "round": record.round,
+            "malicious": len(record.malicious) / len(record.clients),
         }
         for name, record in _records(runs)
     ]
@@ -270,7 +265,7 @@ def malicious_chart(runs: Runs) -> altair.LayerChart | None:
 def refused_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw how many clients' messages did not count, where there were any."""
     points = [
-        {"run": name, "kind": name, "round": record["round"], "refused": len(record.get("refused") or {})}
+        {"run": name, "kind": name, "round": record.round, "refused": len(record.refused)}
         for name, record in _records(runs)
     ]
     if not any(point["refused"] for point in points):
@@ -292,12 +287,12 @@ RUN_CHARTS: dict[str, Callable[[Runs], altair.TopLevelMixin | None]] = {
 """All charts of runs; one returns None where a run has nothing for it."""
 
 
-def _records(runs: Runs) -> Iterator[tuple[str, Point]]:
+def _records(runs: Runs) -> Iterator[tuple[str, RoundRecord]]:
     return ((each.name, record) for each in runs for record in each.records)
 
 
-def _votes(runs: Runs) -> Iterator[tuple[str, Point]]:
-    return ((name, record) for name, record in _records(runs) if record.get("vote"))
+def _votes(runs: Runs) -> Iterator[tuple[str, int, Audit]]:
+    return ((name, record.round, record.vote) for name, record in _records(runs) if record.vote)
 
 
 def _names(runs: Runs) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -16,6 +16,8 @@ from rich.text import Text
 from torch import nn
 
 from fedrank import __version__
+from fedrank.errors import RunError
+from fedrank.experiment.records import CellResult, FinishedCell, UnfinishedCell
 from fedrank.nn import NETWORKS, supernetwork
 from fedrank.paper.bound import failure_bound, failure_probability, whole_share
 from fedrank.paper.published import ARCHITECTURES
@@ -24,13 +26,12 @@ from fedrank.paper.traffic import TrafficRow, traffic_table
 
 SMOOTHED = 3
 """Accuracies on small data are noisy: so many last measurements are averaged."""
-SPREAD = ("mean", "std", "min", "max")
+Metric = Literal["mean", "std", "min", "max"]
+SPREAD: tuple[Metric, ...] = ("mean", "std", "min", "max")
 PAPER = "paper"
 BOUND_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
 """Rounded up to whole clients, as 10% of 25 are none."""
 NETWORK_OF = {"mnist": "lenet", "cifar10": "conv8", "femnist": "lenet-62"}
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -86,22 +87,22 @@ def _line(texts: Iterable[str]) -> str:
     return "| " + " | ".join(texts) + " |"
 
 
-def results_grid(recipe: Recipe, rows: Sequence[Row], notes: Sequence[str] = ()) -> Grid:
+def results_grid(recipe: Recipe, rows: Sequence[CellResult], notes: Sequence[str] = ()) -> Grid:
     """Return the results of a recipe's runs as a table; what is not finished is shown as such."""
-    published = any(row["published"] for row in rows)
+    published = any(row.published for row in rows)
     columns = _in_order(_heading(row, recipe.columns) for row in rows)
-    metrics = SPREAD if recipe.shows is Shows.SPREAD else ("",)
+    metrics: Sequence[Metric | None] = SPREAD if recipe.shows is Shows.SPREAD else (None,)
     keys = [*recipe.rows, *(["metric"] if recipe.shows is Shows.SPREAD else [])]
     headings = list(keys)
     for column in columns:
         for name in _columns(recipe, column):
             headings += [name, *([_theirs_heading(recipe, name)] if published else [])]
     lines = []
-    for place in _in_order(tuple(row["place"][key] for key in recipe.rows) for row in rows):
+    for place in _in_order(tuple(row.coordinates[key] for key in recipe.rows) for row in rows):
         found = {
             _heading(row, recipe.columns): row
             for row in rows
-            if tuple(row["place"][key] for key in recipe.rows) == place
+            if tuple(row.coordinates[key] for key in recipe.rows) == place
         }
         for metric in metrics:
             line = [*place, *([metric] if metric else [])]
@@ -113,7 +114,9 @@ def results_grid(recipe: Recipe, rows: Sequence[Row], notes: Sequence[str] = ())
                 for pair in zip(ours, theirs, strict=True):
                     line += pair if published else pair[:1]
             lines.append(line)
-    problems = _in_order(f"Unusable: {row['problem']}" for row in rows if row.get("problem"))
+    problems = _in_order(
+        f"Unusable: {row.problem}" for row in rows if isinstance(row, UnfinishedCell) and row.problem
+    )
     return Grid(
         f"{recipe.source}: {recipe.title}",
         headings,
@@ -134,46 +137,52 @@ def _theirs_heading(recipe: Recipe, name: str) -> str:
     return PAPER if len(_columns(recipe, "")) == 1 else f"{PAPER} {name}"
 
 
-def _ours(recipe: Recipe, row: Row, metric: str) -> list[str]:
+def _ours(recipe: Recipe, row: CellResult, metric: Metric | None) -> list[str]:
     if recipe.shows is Shows.TRAFFIC:
-        return [_accuracy(recipe, row, metric), *(f"{each:.2f}" for each in _mebibytes(row["place"]))]
+        return [_accuracy(recipe, row, metric), *(f"{each:.2f}" for each in _mebibytes(row.coordinates))]
     if recipe.shows is Shows.SENT:
         return [_accuracy(recipe, row, metric), *_kibibytes(row)]
     return [_accuracy(recipe, row, metric)]
 
 
-def _accuracy(recipe: Recipe, row: Row, metric: str) -> str:
-    if not row["finished"]:
-        if row.get("problem"):
+def _accuracy(recipe: Recipe, row: CellResult, metric: Metric | None) -> str:
+    if isinstance(row, UnfinishedCell):
+        if row.problem:
             return "unusable"
-        return "unfinished" if row.get("begun") else "not run"
-    clients = row["evaluation"]["clients"]
-    if recipe.shows is Shows.SPREAD:
-        text = f"{100 * clients[metric]:.1f}"
+        return "unfinished" if row.begun else "not run"
+    if metric is not None:
+        text = f"{100 * _of_clients(row, metric):.1f}"
     elif recipe.shows is Shows.SMOOTHED:
         text = f"{100 * accuracy_of(row):.1f}"
     elif recipe.shows is Shows.SENT:
-        text = f"{100 * row['evaluation']['test_accuracy']:.1f}"
+        text = f"{100 * row.evaluation.test_accuracy:.1f}"
     else:
-        text = f"{100 * clients['mean']:.1f} ({100 * clients['std']:.1f})"
-    if row["evaluation"].get("backdoor") is not None:
-        text += f" (backdoor {100 * row['evaluation']['backdoor']:.0f})"
-    return text if row["made_with"]["fedrank"] == __version__ else f"{text} *"
+        text = f"{100 * _of_clients(row, 'mean'):.1f} ({100 * _of_clients(row, 'std'):.1f})"
+    if row.evaluation.backdoor is not None:
+        text += f" (backdoor {100 * row.evaluation.backdoor:.0f})"
+    return text if row.made_with.fedrank == __version__ else f"{text} *"
 
 
-def accuracy_of(row: Row) -> float:
+def _of_clients(row: FinishedCell, metric: Metric) -> float:
+    value: float | None = getattr(row.evaluation.clients, metric)
+    if value is None:
+        raise RunError(f"the result of {' '.join(row.coordinates.values())} has no {metric!r} of the clients")
+    return value
+
+
+def accuracy_of(row: FinishedCell) -> float:
     """Return a finished run's accuracy on all test data, averaged over its last measurements."""
-    return statistics.fmean(row["curve"]["accuracy"][-SMOOTHED:])
+    return statistics.fmean(row.curve.accuracy[-SMOOTHED:])
 
 
-def smoothing(rows: Sequence[Row]) -> str:
+def smoothing(rows: Sequence[FinishedCell]) -> str:
     """Say over how many measurements accuracies are averaged, if over more than one."""
-    most = max((len(row["curve"]["accuracy"][-SMOOTHED:]) for row in rows), default=SMOOTHED)
+    most = max((len(row.curve.accuracy[-SMOOTHED:]) for row in rows), default=SMOOTHED)
     return f", the mean of the last {most} measurements" if most > 1 else ""
 
 
-def _theirs(recipe: Recipe, row: Row, metric: str) -> list[str]:
-    numbers = row["published"] or {}
+def _theirs(recipe: Recipe, row: CellResult, metric: Metric | None) -> list[str]:
+    numbers = row.published or {}
     match recipe.shows:
         case Shows.SPREAD:
             return [str(numbers[metric]) if metric in numbers else ""]
@@ -183,7 +192,7 @@ def _theirs(recipe: Recipe, row: Row, metric: str) -> list[str]:
             return [_with_deviation(numbers)]
 
 
-def _with_deviation(numbers: dict[str, float]) -> str:
+def _with_deviation(numbers: Mapping[str, float]) -> str:
     return f"{numbers['mean']} ({numbers['std']})" if numbers else ""
 
 
@@ -198,36 +207,33 @@ def _traffic(network: str) -> list[TrafficRow]:
     return list(traffic_table(supernetwork(NETWORKS[network](), seed=0).layout))
 
 
-def _kibibytes(row: Row) -> list[str]:
-    if not row["finished"]:
+def _kibibytes(row: CellResult) -> list[str]:
+    if isinstance(row, UnfinishedCell):
         return ["", ""]
-    return [f"{row['sent'][way] / 2**10:,.0f}" for way in ("upload_bytes", "download_bytes")]
+    return [f"{size / 2**10:,.0f}" for size in (row.sent.upload_bytes, row.sent.download_bytes)]
 
 
-def _legend(recipe: Recipe, rows: Sequence[Row]) -> str:
-    finished = [row for row in rows if row["finished"]]
+def _legend(recipe: Recipe, rows: Sequence[CellResult]) -> str:
+    finished = [row for row in rows if isinstance(row, FinishedCell)]
     averaged = smoothing(finished) if recipe.shows is Shows.SMOOTHED else ""
     text = f"Numbers: {recipe.shows.value}{averaged}. {recipe.note}".strip()
-    if others := sorted({row["made_with"]["fedrank"] for row in finished} - {__version__}):
+    if others := sorted({row.made_with.fedrank for row in finished} - {__version__}):
         text += f" *: made by fedrank {', '.join(others)}, this is {__version__}."
-    writers = {
-        row["evaluation"]["clients"]["clients"] for row in finished if row["preset"].startswith("femnist")
-    }
+    clients = (row.evaluation.clients.clients for row in finished if row.preset.startswith("femnist"))
+    writers = {count for count in clients if count is not None}
     if writers and writers != {FEMNIST_CLIENTS}:
         text += f" femnist: {max(writers)} clients (paper: {FEMNIST_CLIENTS})."
     return text
 
 
-def made(rows: Sequence[Row]) -> str:
+def made(rows: Sequence[FinishedCell]) -> str:
     """Say when and with which versions some finished runs were made."""
 
     def told(key: str) -> str:
-        values = sorted({str(row["made_with"][key]) for row in rows})
+        values = sorted({str(getattr(row.made_with, key)) for row in rows})
         return values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}"
 
-    revisions = sorted(
-        {_short(row["made_with"]["revision"]) for row in rows if row["made_with"].get("revision")}
-    )
+    revisions = sorted({_short(row.made_with.revision) for row in rows if row.made_with.revision})
     source = f" (revision{'s' if len(revisions) > 1 else ''} {', '.join(revisions)})" if revisions else ""
     versions = f"fedrank {told('fedrank')}{source}, torch {told('torch')}, NumPy {told('numpy')}"
     return f"made {told('date')}, {versions}"
@@ -335,8 +341,8 @@ COMPUTED = {"bound": bound_grid, "communication": communication_grid, "networks"
 """Tables that need no run."""
 
 
-def _heading(row: Row, keys: tuple[str, ...]) -> str:
-    return " ".join(row["place"][key] for key in keys)
+def _heading(row: CellResult, keys: tuple[str, ...]) -> str:
+    return " ".join(row.coordinates[key] for key in keys)
 
 
 def _in_order(values: Iterable[Any]) -> list[Any]:

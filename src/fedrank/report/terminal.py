@@ -18,8 +18,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from fedrank.experiment.records import Summary
 from fedrank.experiment.rounds import Round
-from fedrank.experiment.runner import Result
 from fedrank.report.words import loss_text, plural
 
 if TYPE_CHECKING:
@@ -103,23 +103,23 @@ def rounds_table(directory: RunDirectory) -> Table:
     for heading in ("round", "accuracy", "votes", "sent by a client", "seconds"):
         table.add_column(heading, justify="right")
     for record in directory.read_metrics():
-        measured, clients = record["evaluation"], len(record["clients"])
+        measured, clients = record.evaluation, len(record.clients)
         table.add_row(
-            str(record["round"]),
-            f"[bold]{measured['test_accuracy']:.1%}[/]" if measured else "",
-            f"{clients - len(record['refused'])} of {clients}",
-            mebibytes(record["upload_bytes"] / clients),
-            f"{record['wall_seconds']:.1f}",
+            str(record.round),
+            f"[bold]{measured.test_accuracy:.1%}[/]" if measured else "",
+            f"{clients - len(record.refused)} of {clients}",
+            mebibytes(record.sent.upload_bytes),
+            f"{record.wall_seconds:.1f}",
         )
     return table
 
 
-def summary_table(name: str, result: Result) -> Table:
+def summary_table(name: str, summary: Summary) -> Table:
     """Return the result of a run as a table."""
-    measured, sent, paper = result.evaluation, result.sent, result.paper_traffic
+    measured, sent, paper = summary.evaluation, summary.sent, summary.paper_traffic
     clients = measured.clients
     table = Table(
-        title=f"{name} after {plural(result.rounds, 'round')}",
+        title=f"{name} after {plural(summary.rounds, 'round')}",
         title_justify="left",
         show_header=False,
         box=None,
@@ -142,13 +142,13 @@ def summary_table(name: str, result: Result) -> Table:
         ("download per client, round", sent.download_bytes, paper.download_bytes),
     ):
         table.add_row(name, f"{mebibytes(real)}  (as the paper counts: {mebibytes(counted)})")
-    table.add_row("time", f"{result.wall_seconds:.0f} s")
+    table.add_row("time", f"{summary.wall_seconds:.0f} s")
     return table
 
 
-def demo_table(results: dict[str, Result]) -> Table:
-    """Return the four runs of the demo as a table: methods down, peace and war across."""
-    some = next(iter(results.values()))
+def demo_table(summaries: dict[str, Summary]) -> Table:
+    """Return the four runs of the demo as a table: a row for each method, without and under attack."""
+    some = next(iter(summaries.values()))
     rounds = plural(some.rounds, "round")
     table = Table(
         title=f"Handwritten digits, 100 clients, after {rounds}: accuracy on all test data",
@@ -160,13 +160,13 @@ def demo_table(results: dict[str, Result]) -> Table:
     table.add_column("all clients honest", justify="right")
     table.add_column("20% malicious", justify="right")
     table.add_column("upload per client, round", justify="right")
-    for method in (name for name in results if not name.endswith("-attacked")):
-        peace, war = results[method], results[f"{method}-attacked"]
+    for method in (name for name in summaries if not name.endswith("-attacked")):
+        honest, attacked = summaries[method], summaries[f"{method}-attacked"]
         table.add_row(
             method,
-            f"{peace.evaluation.test_accuracy:.1%}",
-            f"[bold]{war.evaluation.test_accuracy:.1%}[/]",
-            mebibytes(peace.sent.upload_bytes),
+            f"{honest.evaluation.test_accuracy:.1%}",
+            f"[bold]{attacked.evaluation.test_accuracy:.1%}[/]",
+            mebibytes(honest.sent.upload_bytes),
         )
     return table
 
