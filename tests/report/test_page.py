@@ -14,7 +14,7 @@ from fedrank.experiment.config import load_preset
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.runner import Observers, prepare, run
 from fedrank.report.page import page, write_report
-from fedrank.report.run_charts import RUN_CHARTS, Shown
+from fedrank.report.run_charts import RUN_CHARTS, RunView
 
 CHROMIUM = shutil.which("chromium")
 SETTINGS = (
@@ -106,7 +106,7 @@ def test_losses_of_a_destroyed_model_do_not_flatten_the_others(runs, tmp_path):
     text = page(both)
     assert "<td>diverged</td>" in text
     assert "NaN" not in text.rpartition("const charts = ")[2]
-    chart = RUN_CHARTS["loss"]([Shown.read(*each) for each in both]).to_dict()
+    chart = RUN_CHARTS["loss"]([RunView.read(*each) for each in both]).to_dict()
     lines, triangles = (layer["data"]["values"] for layer in chart["layer"])
     measured = [record.evaluation.test_loss for record in honest.read_metrics()]
     measured += [record.train_loss for record in honest.read_metrics()]
@@ -238,7 +238,7 @@ def test_a_browser_draws_the_report_and_a_click_on_a_legend_hides_a_series(runs,
         assert opacities().count("0") == before.count("0") + 1
         labels = browser.find_elements("css selector", "#accuracy .role-legend-label text")
         dimmed = [float(label.get_attribute("opacity") or 1) < 1 for label in labels]
-        assert dimmed == [True, False], "what is hidden is grey in the legend, and nothing else"
+        assert dimmed == [True, False], "what is hidden is gray in the legend, and nothing else"
         webdriver.ActionChains(browser).move_to_element(labels[0]).click().perform()
         WebDriverWait(browser, 10).until(lambda _: opacities() == before)
     finally:

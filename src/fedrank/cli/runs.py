@@ -221,11 +221,11 @@ def plot(
     There are: accuracy, loss, clients, traffic, edges, agreement, malicious, refused.
     """
     from fedrank.report.charts import save
-    from fedrank.report.run_charts import RUN_CHARTS, Shown
+    from fedrank.report.run_charts import RUN_CHARTS, RunView
 
     if chart not in RUN_CHARTS:
         raise ConfigError(f"--chart {chart}: there are {', '.join(RUN_CHARTS)}")
-    drawn = RUN_CHARTS[chart]([Shown.read(name, run) for name, run in _named(run_dirs)])
+    drawn = RUN_CHARTS[chart]([RunView.read(name, run) for name, run in _named(run_dirs)])
     if drawn is None:
         raise RunError(f"{run_dirs[0]}: there is nothing to draw in the chart {chart!r}")
     path = out_file or Path(f"{chart}.svg")
@@ -251,6 +251,7 @@ def audit(
     from fedrank.engine import default_workers
     from fedrank.experiment import runner
     from fedrank.experiment.rundir import RunDirectory
+    from fedrank.paper.tables import failure_table
     from fedrank.report import audits
 
     directory = RunDirectory.open(run_dir)
@@ -268,4 +269,4 @@ def audit(
             played = runner.rehearse(directory, prepared, workers=workers or default_workers(), device=device)
         vote = audits.votes_in([runner.record_of(played)])[played.number]
     out.print(audits.ballot_table(vote))
-    out.print(audits.failure_table(directory.experiment))
+    out.print(failure_table(directory.experiment))

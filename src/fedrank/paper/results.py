@@ -1,4 +1,4 @@
-"""What came of the runs behind a table, and the small files that keep it."""
+"""The results of the runs behind a table, and the small files that keep them."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ from fedrank.experiment.records import (
     first_problem,
 )
 from fedrank.experiment.rundir import RunDirectory, write_output
-from fedrank.paper.sweep import Cell, is_finished
+from fedrank.experiment.sweep import Cell, is_finished
+from fedrank.paper.published import Numbers
+from fedrank.paper.recipes import Recipe
 
 _ROWS: TypeAdapter[list[CellResult]] = TypeAdapter(list[CellResult])
 
 
-def results(cells: Iterable[Cell], folder: Path) -> list[CellResult]:
-    """Return what is known of each cell: its coordinates and settings, and its result if it is finished."""
-    return [_result(cell, folder) for cell in cells]
+def results(recipe: Recipe, cells: Iterable[Cell], folder: Path) -> list[CellResult]:
+    """Return what is known of each run: its coordinates and settings, and its result if it is finished."""
+    return [_result(cell, recipe.numbers.get(tuple(cell.coordinates.values())), folder) for cell in cells]
 
 
-def _result(cell: Cell, folder: Path) -> CellResult:
+def _result(cell: Cell, published: Numbers | None, folder: Path) -> CellResult:
     row: dict[str, Any] = {
-        "coordinates": cell.place,
+        "coordinates": cell.coordinates,
         "preset": cell.preset,
         "settings": cell.settings,
-        "published": cell.published,
+        "published": published,
         "begun": (folder / cell.name).exists(),
     }
     try:
@@ -62,8 +64,8 @@ def _result(cell: Cell, folder: Path) -> CellResult:
 
 
 def cell_of(row: CellResult) -> Cell:
-    """Return the run that a result is of."""
-    return Cell(row.coordinates, row.preset, row.settings, row.published)
+    """Return the run that a result belongs to."""
+    return Cell(row.coordinates, row.preset, row.settings)
 
 
 def _short(evaluation: Evaluation) -> CellEvaluation:
@@ -93,18 +95,18 @@ def read_results(path: Path, keys: Iterable[str]) -> list[CellResult]:
     try:
         rows = _ROWS.validate_json(path.read_bytes(), strict=True)
     except FileNotFoundError:
-        raise RunError(f"{path}: there is no such file") from None
+        raise RunError(f"{path}: no such file") from None
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({error.strerror})") from error
     except ValidationError as error:
-        raise RunError(f"{path}: this is no file of results ({first_problem(error)})") from error
+        raise RunError(f"{path}: not a results file ({first_problem(error)})") from error
     for row in rows:
         if row.coordinates.keys() != set(keys):
-            raise RunError(f"{path}: holds results of another table, with {', '.join(row.coordinates)}")
+            raise RunError(f"{path}: contains the results of another table, by {', '.join(row.coordinates)}")
     return rows
 
 
 def write_results(rows: Sequence[CellResult], path: Path) -> None:
-    """Write results down, a line for each run."""
+    """Write results, one line per run."""
     lines = ",\n".join(row.to_json() for row in rows)
     write_output(path, f"[\n{lines}\n]\n".encode())

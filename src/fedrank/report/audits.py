@@ -1,4 +1,4 @@
-"""The audit of a run's votes, as tables."""
+"""The audit of a run's votes as tables."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrank.errors import RunError
-from fedrank.experiment.config import Experiment
 from fedrank.experiment.records import RoundRecord
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.paper.bound import failure_bound, failure_probability, whole_share
 from fedrank.rank.audit import Audit, BallotAudit
 
 SHOWN_ROUNDS = 10
 SHOWN_BALLOTS = 12
 SHOWN_COUNTS = (1, 2, 5, 10)
 APART = 5.0
-"""How many times the usual deviation from the median a ballot stands apart."""
+"""A ballot this many median deviations from the median is an outlier."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +46,8 @@ def recorded_votes(directory: RunDirectory) -> dict[int, Vote]:
     """Return the votes of a run, by their rounds; a run without any is refused."""
     votes = votes_in(directory.read_metrics())
     if not votes:
-        raise RunError(
-            f"{directory.path}: no vote on edges was held; method.name is {directory.experiment.method.name}"
-        )
+        method = directory.experiment.method.name
+        raise RunError(f"{directory.path}: the run held no vote on edges (method.name is {method})")
     return votes
 
 
@@ -73,10 +70,9 @@ def layer_rows(audit: Audit) -> tuple[list[str], list[list[str]]]:
 def layer_note(audit: Audit) -> str:
     """Explain the headings of `layer_rows`."""
     flipping = (
-        "By N: edges that N further ballots could move across the border at most; no N ballots whatever can "
-        "flip the others."
+        "By N: edges that N further ballots could flip at most; no N ballots can flip the others."
         if _shown_counts(audit)
-        else "How many ballots it takes to flip an edge is known for the vote 'borda' alone."
+        else "How many ballots it takes to flip an edge is known only for the vote 'borda'."
     )
     note = "Changed: edges that changed sides. Agreement: the ballots' mean rank correlation with the vote."
     return f"{note} {flipping}"
@@ -84,18 +80,18 @@ def layer_note(audit: Audit) -> str:
 
 def layer_table(vote: Vote) -> Group:
     """Return what a vote did to each layer."""
-    table = _table(f"The vote of round {vote.round}, {len(vote.clients)} ballots")
+    table = audit_table(f"The vote of round {vote.round}, {len(vote.clients)} ballots")
     headings, rows = layer_rows(vote.audit)
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "layer" else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    return _with_note(table, layer_note(vote.audit))
+    return with_note(table, layer_note(vote.audit))
 
 
 def history_table(votes: dict[int, Vote]) -> Table:
-    """Return some rounds from the first to the last, all layers together."""
-    table = _table("From round to round, all layers")
+    """Return a selection of rounds from first to last, all layers together."""
+    table = audit_table("From round to round, all layers")
     shown = _shown_counts(votes[max(votes)].audit)
     for column in ("round", "changed", "agreement", *(f"by {count}" for count in shown)):
         table.add_column(column, justify="right")
@@ -116,8 +112,8 @@ def history_table(votes: dict[int, Vote]) -> Table:
 
 BALLOT_HEADINGS = ("client", "length", "agreement", "stands apart", "")
 BALLOT_NOTE = (
-    "Length: how far a ballot moves edges from the broadcast (root mean square, in shares of a layer). "
-    "Stands apart: how many usual deviations from the median, in length or agreement."
+    "Length: how far a ballot moves edges from the broadcast (root mean square, as a share of the layer). "
+    "Stands apart: distance from the median in length or agreement, in median deviations."
 )
 
 
@@ -139,12 +135,12 @@ def ballot_rows(vote: Vote) -> list[list[str]]:
 
 def ballot_table(vote: Vote) -> Group:
     """Return the ballots that lie farthest from the others."""
-    table = _table(f"Ballots of round {vote.round}, those that stand apart most first")
+    table = audit_table(f"Ballots of round {vote.round}, outliers first")
     for heading in BALLOT_HEADINGS:
         table.add_column(heading, justify="right" if heading else "left")
     for row in ballot_rows(vote):
         table.add_row(*row, style="bold" if float(row[3]) > APART else None)
-    return _with_note(table, BALLOT_NOTE)
+    return with_note(table, BALLOT_NOTE)
 
 
 def apartness(ballots: Sequence[BallotAudit]) -> list[float]:
@@ -157,27 +153,16 @@ def apartness(ballots: Sequence[BallotAudit]) -> list[float]:
     return far
 
 
-def failure_table(experiment: Experiment) -> Group:
-    """Return how likely a simplified vote fails, by the paper's bound and exactly."""
-    n = experiment.clients_per_round
-    alpha = whole_share(n, experiment.attack.share)
-    table = _table(f"How likely a vote of {n} ballots drops a good edge, {round(alpha * n)} malicious")
-    for column in ("benign clients rank it on top", "the paper's bound", "exactly"):
-        table.add_column(column, justify="right")
-    for p in (0.6, 0.7, 0.8, 0.9):
-        bound, exact = failure_bound(n, p, alpha), failure_probability(n, p, alpha)
-        table.add_row(f"{p:.0%}", f"{bound:.3f}", f"{exact:.4f}")
-    return _with_note(table, "For the simplified vote of the paper's proof: each ballot only says in or out.")
-
-
 def _shown_counts(audit: Audit) -> list[int]:
-    """Return for which numbers of further ballots there is room."""
+    """Return the numbers of further ballots that are shown."""
     return [count for count in audit.layers[0].flippable or {} if count in SHOWN_COUNTS]
 
 
-def _with_note(table: Table, note: str) -> Group:
+def with_note(table: Table, note: str) -> Group:
+    """Return a table with an explanation below it."""
     return Group(table, Padding(Text(note, style="dim"), (0, 2)))
 
 
-def _table(title: str) -> Table:
+def audit_table(title: str) -> Table:
+    """Return an empty table in the style of an audit."""
     return Table(title=f"\n{title}", title_justify="left", box=None, padding=(0, 1))

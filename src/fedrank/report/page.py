@@ -16,7 +16,7 @@ from fedrank.experiment.records import RoundRecord, Summary
 from fedrank.experiment.rundir import RunDirectory, replace_file, write_output
 from fedrank.report.audits import BALLOT_HEADINGS, BALLOT_NOTE, ballot_rows, layer_note, layer_rows, votes_in
 from fedrank.report.charts import load_altair
-from fedrank.report.run_charts import RUN_CHARTS, Runs, Shown
+from fedrank.report.run_charts import RUN_CHARTS, Runs, RunView
 from fedrank.report.words import loss_text
 
 REPORT = "report.html"
@@ -42,7 +42,7 @@ def write_report(runs: Sequence[tuple[str, RunDirectory]], path: Path) -> None:
 
 def page(named: Sequence[tuple[str, RunDirectory]]) -> str:
     """Return the page of runs, each with the name that it has there."""
-    runs = [Shown.read(name, directory) for name, directory in named]
+    runs = [RunView.read(name, directory) for name, directory in named]
     charts = {name: chart for name, draw in RUN_CHARTS.items() if (chart := draw(runs)) is not None}
     if "accuracy" not in charts:
         raise RunError(f"{runs[0].directory.path}: there is no measured round to report on yet")
@@ -139,7 +139,7 @@ def _paper_traffic(summary: Summary | None, records: Sequence[RoundRecord]) -> s
     return f"{up:.3f} MiB up, {down:.3f} MiB down; all: {up * asked:,.1f} MiB, {down * asked:,.1f} MiB"
 
 
-def _worst_clients(run: Shown) -> list[str]:
+def _worst_clients(run: RunView) -> list[str]:
     if run.evaluation is None or not run.accuracies:
         return []
     worst = sorted(run.accuracies.items(), key=lambda item: item[1])[:WORST_CLIENTS]
@@ -154,7 +154,7 @@ def _worst_clients(run: Shown) -> list[str]:
     return found
 
 
-def _audit(run: Shown) -> list[str]:
+def _audit(run: RunView) -> list[str]:
     """Return how safe the last vote was, and which of its ballots stand apart."""
     votes = votes_in(run.records)
     if not votes:
@@ -168,7 +168,7 @@ def _audit(run: Shown) -> list[str]:
     return found
 
 
-def _refused(run: Shown) -> list[str]:
+def _refused(run: RunView) -> list[str]:
     rows = [
         [str(record.round), f"client {client}", reason]
         for record in run.records

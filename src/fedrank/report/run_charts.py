@@ -14,7 +14,7 @@ from fedrank.experiment.metrics import Evaluation
 from fedrank.experiment.records import RoundRecord, Summary
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.rank.audit import Audit
-from fedrank.report.charts import colour, dash, hiding, load_altair, opacity
+from fedrank.report.charts import color, dash, hiding, load_altair, opacity
 from fedrank.report.words import loss_text
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 Point = dict[str, Any]
 BINS = 20
 MOST_BANDS = 4
-"""More bands than that are mud."""
+"""More bands than this are unreadable."""
 CEILING = 4
-"""A chart of losses ends at so many times the largest one that was measured without attack."""
+"""A chart of losses ends at this multiple of the largest loss without attack."""
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A run with the name that it has in charts, and what it has left behind."""
+class RunView:
+    """A run as reports see it: its name there, its records and its summary."""
 
     name: str
     directory: RunDirectory
@@ -39,12 +39,12 @@ class Shown:
 
     @classmethod
     def read(cls, name: str, directory: RunDirectory) -> Self:
-        """Read what a run has left behind."""
+        """Read the records and the summary of a run."""
         return cls(name, directory, directory.read_metrics(), directory.read_summary())
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """What was measured at the end of the run, if it has ended; it may have been prolonged since."""
+        """What was measured at the end of the run, if it has ended; it may have been extended since."""
         if self.summary is None or not self.records or self.summary.rounds != self.records[-1].round:
             return None
         return self.summary.evaluation
@@ -55,7 +55,7 @@ class Shown:
         return self.evaluation.accuracies if self.evaluation else {}
 
 
-Runs = Sequence[Shown]
+Runs = Sequence[RunView]
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
@@ -122,8 +122,8 @@ def accuracy_chart(runs: Runs) -> altair.LayerChart | None:
 def loss_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw the loss on all test data, and that of the clients while they train.
 
-    A model that an attack destroys has a loss of any size. Such losses are marked at the upper edge, a
-    multiple of what was measured where nobody attacked, so that the others can be told apart.
+    A model that an attack destroys can have a loss of any size. Losses above a multiple of those without
+    attack are marked at the upper edge, so that the others remain readable.
     """
     points: list[Point] = [
         {"run": name, "kind": kind, "round": record.round, "loss": loss}
@@ -139,12 +139,12 @@ def loss_chart(runs: Runs) -> altair.LayerChart | None:
     drawn = [{**point, "loss": point["loss"] if point["loss"] <= ceiling else ceiling} for point in points]
     marks = f"; triangles: beyond {ceiling:.3g}, or diverged" if beyond else ""
     title = _title("Loss over rounds", f"cross-entropy; training: honest clients{marks}")
-    told = [{**point, "loss": ceiling, "value": loss_text(point["loss"])} for point in beyond]
-    return _line_chart(runs, drawn, "loss", title, kinds=("test", "training"), beyond=told)
+    marked = [{**point, "loss": ceiling, "value": loss_text(point["loss"])} for point in beyond]
+    return _line_chart(runs, drawn, "loss", title, kinds=("test", "training"), beyond=marked)
 
 
 def _loss_ceiling(runs: Runs, points: Sequence[Point]) -> float:
-    """Return a multiple of the largest loss without attack; if all are attacked, of the first one known."""
+    """Return a multiple of the largest loss without attack; if all runs are attacked, of the first loss."""
     honest = {each.name for each in runs if each.directory.experiment.attack.name == "none"}
     finite = [point for point in points if math.isfinite(point["loss"])]
     known = [point["loss"] for point in finite if point["run"] in honest]
@@ -153,7 +153,7 @@ def _loss_ceiling(runs: Runs, points: Sequence[Point]) -> float:
 
 
 def clients_chart(runs: Runs) -> altair.Chart | None:
-    """Draw how many clients have which accuracy at the end."""
+    """Draw a histogram of the clients' accuracies at the end."""
     points = []
     for each in runs:
         if each.accuracies:
@@ -174,7 +174,7 @@ def clients_chart(runs: Runs) -> altair.Chart | None:
                 "accuracy:Q", axis=alt.Axis(format="%", title="accuracy"), scale=alt.Scale(domain=[0, 1])
             ),
             y=alt.Y("clients:Q", title="clients", stack=None),
-            color=colour("run", _names(runs)),
+            color=color("run", _names(runs)),
             opacity=opacity(shown),
         )
         .add_params(shown)
@@ -186,7 +186,7 @@ def clients_chart(runs: Runs) -> altair.Chart | None:
 
 
 def histogram(accuracies: Iterable[float]) -> list[int]:
-    """Return how many accuracies fall into each of `BINS` bins; one on an edge is in the upper bin.
+    """Return how many accuracies fall into each of `BINS` bins; a value on an edge is in the upper bin.
 
     >>> histogram([0.6, 0.6, 0.59, 1.0])[11:13], histogram([1.0])[-1]
     ([1, 2], 1)
@@ -196,7 +196,7 @@ def histogram(accuracies: Iterable[float]) -> list[int]:
 
 
 def traffic_chart(runs: Runs) -> altair.LayerChart | None:
-    """Draw what one client sends and receives in each round: really, and for one run as the paper counts."""
+    """Draw what one client sends and receives in each round; for a single run, also as the paper counts."""
     kinds = ("upload", "download", "upload, as the paper counts", "download, as the paper counts")
     points = []
     for run in runs:
@@ -208,14 +208,12 @@ def traffic_chart(runs: Runs) -> altair.LayerChart | None:
                 {"run": run.name, "round": record.round, "kind": kind, "MiB": size / 2**20}
                 for kind, size in zip(kinds, sizes, strict=False)
             ]
-    title = _title(
-        "Traffic of one client in each round", "bytes really sent, the mean over the round's clients"
-    )
+    title = _title("Traffic of one client in each round", "actual bytes, the mean over the round's clients")
     return _line_chart(runs, points, "MiB", title, kinds=kinds)
 
 
 def edges_chart(runs: Runs) -> altair.LayerChart | None:
-    """Draw which share of the edges has changed sides: by layer for one run, in all for several."""
+    """Draw the share of edges that changed sides: by layer for one run, in total for several."""
     points = []
     for name, number, audit in _votes(runs):
         shares = {layer.name: layer.changed / layer.edges for layer in audit.layers}
@@ -226,12 +224,12 @@ def edges_chart(runs: Runs) -> altair.LayerChart | None:
             {"run": name, "kind": kind, "round": number, "changed": share} for kind, share in shares.items()
         ]
     of = "of all edges of a layer" if len(runs) == 1 else "of all edges"
-    title = _title("Edges that changed sides", f"came into the subnetwork or left it, {of}")
+    title = _title("Edges that changed sides", f"entered or left the subnetwork, as a share {of}")
     return _line_chart(runs, points, "changed", title, percent=True)
 
 
 def agreement_chart(runs: Runs) -> altair.LayerChart | None:
-    """Draw how far the ballots agree with the vote: by layer for one run, the mean for several."""
+    """Draw how well the ballots agree with the vote: by layer for one run, the mean for several."""
     points = []
     for name, number, audit in _votes(runs):
         agreements = {layer.name: layer.agreement for layer in audit.layers}
@@ -246,7 +244,7 @@ def agreement_chart(runs: Runs) -> altair.LayerChart | None:
 
 
 def malicious_chart(runs: Runs) -> altair.LayerChart | None:
-    """Draw which share of a round's clients was malicious, where there was an attack."""
+    """Draw the share of malicious clients in each round, if there was an attack."""
     points = [
         {
             "run": name,
@@ -258,12 +256,12 @@ def malicious_chart(runs: Runs) -> altair.LayerChart | None:
     ]
     if not any(point["malicious"] for point in points):
         return None
-    title = _title("Malicious clients in each round", "of those that were asked")
+    title = _title("Malicious clients in each round", "as a share of the round's clients")
     return _line_chart(runs, points, "malicious", title, percent=True)
 
 
 def refused_chart(runs: Runs) -> altair.LayerChart | None:
-    """Draw how many clients' messages did not count, where there were any."""
+    """Draw how many clients' messages did not count, if there were any."""
     points = [
         {"run": name, "kind": name, "round": record.round, "refused": len(record.refused)}
         for name, record in _records(runs)
@@ -284,7 +282,7 @@ RUN_CHARTS: dict[str, Callable[[Runs], altair.TopLevelMixin | None]] = {
     "malicious": malicious_chart,
     "refused": refused_chart,
 }
-"""All charts of runs; one returns None where a run has nothing for it."""
+"""All charts of runs; a chart is None if the runs have nothing to show in it."""
 
 
 def _records(runs: Runs) -> Iterator[tuple[str, RoundRecord]]:
@@ -308,9 +306,7 @@ def _over_rounds(points: list[Point], field: str, names: Sequence[str]) -> Any:
     axis = _whole(points, "round")
     return alt.Chart(alt.Data(values=points)).encode(
         x=alt.X("round:Q", title="round", axis=axis),
-        color=colour(
-            field, names, drawn=[name for name in names if name in {each[field] for each in points}]
-        ),
+        color=color(field, names, drawn=[name for name in names if name in {each[field] for each in points}]),
     )
 
 
@@ -336,9 +332,9 @@ def _line_chart(
     percent: bool = False,
     beyond: Sequence[Point] = (),
 ) -> altair.LayerChart | None:
-    """Draw lines over rounds, a colour for each kind; of several runs one for each, and kinds are dashed.
+    """Draw lines over rounds, one color per kind; for several runs one color per run, and kinds are dashed.
 
-    Triangles mark what lies `beyond` the chart.
+    Triangles mark the points `beyond` the chart.
     """
     if not points:
         return None

@@ -1,11 +1,10 @@
-"""What people see in the terminal: progress while a run goes on, and a summary at its end."""
+"""What the terminal shows: progress during a run, and a summary at its end."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from rich.console import Console
 from rich.progress import (
@@ -20,16 +19,12 @@ from rich.table import Table
 
 from fedrank.experiment.records import Summary
 from fedrank.experiment.rounds import Round
+from fedrank.experiment.rundir import RunDirectory
 from fedrank.report.words import loss_text, plural
-
-if TYPE_CHECKING:
-    from fedrank.bench import Row
-    from fedrank.experiment.rundir import RunDirectory
-    from fedrank.paper.traffic import TrafficRow
 
 
 class RunProgress:
-    """A bar with round, accuracy, traffic and time left; a line a round where there is no terminal."""
+    """A bar with round, accuracy, traffic and time left; one line per round if there is no terminal."""
 
     def __init__(self, console: Console, label: str = "round") -> None:
         self.console = console
@@ -68,7 +63,7 @@ class RunProgress:
         )
 
     def round_done(self, played: Round) -> None:
-        """Show that a round is done and how the model does."""
+        """Show that a round is done, and the accuracy of the model."""
         sent = played.sent
         traffic = f"↑ {mebibytes(sent.upload_bytes)} ↓ {mebibytes(sent.download_bytes)}"
         self.progress.update(self.task, completed=played.number, traffic=traffic)
@@ -98,7 +93,7 @@ def mebibytes(count: float) -> str:
 
 
 def rounds_table(directory: RunDirectory) -> Table:
-    """Return what is known of each round of a run."""
+    """Return a row for each round of a run."""
     table = Table(title=f"{directory.experiment.name}, round by round", title_justify="left", box=None)
     for heading in ("round", "accuracy", "votes", "sent by a client", "seconds"):
         table.add_column(heading, justify="right")
@@ -169,38 +164,6 @@ def demo_table(summaries: dict[str, Summary]) -> Table:
             mebibytes(honest.sent.upload_bytes),
         )
     return table
-
-
-def traffic_listing(network: str, edges: int, rows: Iterable[TrafficRow]) -> Table:
-    """Return what a client sends and receives with every method as a table."""
-    table = Table(
-        title=f"{network}, {edges:,} edges: one client and round, in MiB",
-        caption="measured: bits per edge as on MNIST, rounds 1 to 30; what they are depends on the data",
-        title_justify="left",
-        caption_justify="left",
-        box=None,
-        padding=(0, 2),
-    )
-    table.add_column("method")
-    table.add_column("upload", justify="right")
-    table.add_column("download", justify="right")
-    table.add_column("counted")
-    for row in rows:
-        counted = {"paper": "as in the paper", "packed": "packed", "measured": "measured"}[row.source]
-        table.add_row(row.name, f"{row.upload_mebibytes:.2f}", f"{row.download_mebibytes:.2f}", counted)
-    return table
-
-
-def print_measurements(console: Console, rows: Iterable[Row]) -> list[Row]:
-    """Print measurements as they come, a heading for each section; return them all."""
-    printed: list[Row] = []
-    for row in rows:
-        if not printed or printed[-1].section != row.section:
-            console.print(f"\n[bold]{row.section}[/]")
-        multiple = f"{row.of_limit:6.2f} x" if row.of_limit is not None else ""
-        console.print(f"  {row.name:40} {row.value:10.3f} {row.unit:8} {multiple}", highlight=False)
-        printed.append(row)
-    return printed
 
 
 def stderr_console() -> Console:

@@ -1,4 +1,4 @@
-"""Figures of the paper's tables, one function each."""
+"""The figures of the paper and beyond, one function each."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from fedrank.experiment.records import CellResult, FinishedCell
 from fedrank.paper.bound import failure_bound, failure_probability, whole_share
 from fedrank.paper.recipes import Recipe, differences
 from fedrank.paper.results import cell_of
+from fedrank.paper.tables import BOUND_SHARES, accuracy_of, smoothing
 from fedrank.paper.traffic import traffic_by_size
-from fedrank.report.charts import colour, dash, load_altair
-from fedrank.report.tables import BOUND_SHARES, accuracy_of, smoothing
+from fedrank.report.charts import color, dash, load_altair
 from fedrank.report.words import plural
 
 if TYPE_CHECKING:
     import altair
 
 Charts = dict[str, Any]
-"""Charts of altair's by their names."""
+"""Altair charts by name."""
 
 
 def figures(recipe: Recipe, rows: Sequence[CellResult]) -> Charts:
-    """Return the charts of a table by their names; none where nothing is finished that could be drawn."""
+    """Return the charts of a table by name; none if no finished run can be drawn."""
     if recipe.name in COMPUTED:
         return {recipe.name: COMPUTED[recipe.name]()}
     finished = [row for row in rows if isinstance(row, FinishedCell)]
@@ -32,14 +32,14 @@ def figures(recipe: Recipe, rows: Sequence[CellResult]) -> Charts:
     for name, chart in charts.items():
         drawn = [row for row in finished if name in row.coordinates.values()] or finished
         if differing := differences(recipe, [cell_of(row) for row in drawn]):
-            other = "in the paper" if recipe.published else f"at the scale {recipe.origin}"
-            subtitle = [f"not as {other}:", *differing]
+            other = "the paper" if recipe.published else f"the scale {recipe.origin}"
+            subtitle = [f"different from {other}:", *differing]
             chart.title = load_altair().Title(chart.title, subtitle=subtitle, anchor="start")
     return charts
 
 
 def bound_chart(clients: int = 25) -> altair.FacetChart:
-    """Draw the chance that a vote fails against p, for several shares of malicious clients."""
+    """Draw the probability that a vote fails against p, for several shares of malicious clients."""
     alt = load_altair()
     shares = {
         share: f"{round(share * clients)} ({share:.0%})"
@@ -55,9 +55,9 @@ def bound_chart(clients: int = 25) -> altair.FacetChart:
         alt.Chart(alt.Data(values=points))
         .mark_line()
         .encode(
-            x=alt.X("p:Q", title="p: a benign client favours a good edge", scale=alt.Scale(domain=[0.5, 1])),
+            x=alt.X("p:Q", title="p: a benign client favors a good edge", scale=alt.Scale(domain=[0.5, 1])),
             y=alt.Y("chance:Q", title="the vote fails", axis=alt.Axis(format="%")),
-            color=colour("malicious", list(shares.values()), "malicious clients"),
+            color=color("malicious", list(shares.values()), "malicious clients"),
         )
         .properties(width=260, height=240)
         .facet(alt.Column("which:N", title=None, sort=["upper bound", "exact"]))
@@ -67,7 +67,7 @@ def bound_chart(clients: int = 25) -> altair.FacetChart:
 
 
 def communication_chart() -> altair.HConcatChart:
-    """Draw what a client and round cost against the number of parameters: the paper's figure, ours added."""
+    """Draw the traffic of one client and round against the number of parameters, with our formats added."""
     alt = load_altair()
     shown = [
         *("FedAvg", "TopK 50%", "TopK 10%", "SignSGD", "FRL", "FRL, lower bound log2(n!)"),
@@ -89,14 +89,14 @@ def communication_chart() -> altair.HConcatChart:
         base.encode(
             x=alt.X("parameters:Q", scale=alt.Scale(type="log"), axis=ticks),
             y=alt.Y(f"{way}:Q", scale=alt.Scale(type="log"), title=f"{way}, MiB", axis=alt.Axis(format="~g")),
-            color=colour("method", shown),
+            color=color("method", shown),
             strokeDash=dash("method", shown),
         ).properties(width=300, height=300)
         for way in ("upload", "download")
     ]
     title = alt.Title(
         "Communication of one client in one round",
-        subtitle="one layer of so many parameters; coded ballots: bits per edge as measured on MNIST",
+        subtitle="one layer of that many parameters; coded ballots: bits per edge as measured on MNIST",
         anchor="start",
     )
     chart: altair.HConcatChart = alt.hconcat(*panels).properties(title=title)
@@ -126,7 +126,7 @@ def subnetwork_chart(rows: Sequence[FinishedCell]) -> altair.Chart:
                 axis=alt.Axis(format="%"),
                 scale=alt.Scale(zero=False),
             ),
-            color=colour("data", names, None),
+            color=color("data", names, None),
         )
         .properties(width=420, height=260, title=f"Subnetworks after {_rounds(rows)}")
     )
@@ -134,7 +134,7 @@ def subnetwork_chart(rows: Sequence[FinishedCell]) -> altair.Chart:
 
 
 def curve_chart(rows: Sequence[FinishedCell], key: str, title: str) -> altair.HConcatChart:
-    """Draw accuracy and loss over rounds, a curve for each value of a part of the place."""
+    """Draw accuracy and loss over rounds, one curve for each value of a coordinate."""
     alt = load_altair()
     points = [{key: row.coordinates[key], **point} for row in rows for point in _points(row)]
     names = list(dict.fromkeys(row.coordinates[key] for row in rows))
@@ -143,7 +143,7 @@ def curve_chart(rows: Sequence[FinishedCell], key: str, title: str) -> altair.HC
         base.encode(
             x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1)),
             y=alt.Y(f"{what}:Q", title=f"{what} on all test data", axis=axis),
-            color=colour(key, names, key),
+            color=color(key, names, key),
         ).properties(width=300, height=240)
         for what, axis in (("accuracy", alt.Axis(format="%")), ("loss", alt.Axis()))
     ]
@@ -152,7 +152,7 @@ def curve_chart(rows: Sequence[FinishedCell], key: str, title: str) -> altair.HC
 
 
 def robustness_charts(rows: Sequence[FinishedCell]) -> Charts:
-    """Draw accuracy over rounds for each data set, a panel for each share of malicious clients."""
+    """Draw accuracy over rounds for each data set, one panel for each share of malicious clients."""
     alt = load_altair()
     charts: Charts = {}
     for data in dict.fromkeys(row.coordinates["data"] for row in rows):
@@ -165,7 +165,7 @@ def robustness_charts(rows: Sequence[FinishedCell]) -> Charts:
             .encode(
                 x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1)),
                 y=alt.Y("accuracy:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
-                color=colour("algorithm", names, None),
+                color=color("algorithm", names, None),
                 strokeDash=alt.StrokeDash("algorithm:N", sort=names, legend=None),
             )
             .properties(width=240, height=240)
@@ -176,9 +176,9 @@ def robustness_charts(rows: Sequence[FinishedCell]) -> Charts:
 
 
 def heat_maps(rows: Sequence[FinishedCell]) -> Charts:
-    """Draw accuracies: attacks downwards, shares across, a panel for each vote or method.
+    """Draw accuracies by attack and share of malicious clients, one panel for each vote or method.
 
-    One chart for each data set, and one for the methods that train weights, which meet other attacks.
+    One chart for each data set, and one for the methods that train weights, which face other attacks.
     """
     charts: Charts = {}
     for preset in dict.fromkeys(row.preset for row in rows):
@@ -219,7 +219,7 @@ def heat_map(rows: Sequence[FinishedCell], name: str) -> altair.FacetChart:
 
 
 def ballot_chart(rows: Sequence[FinishedCell]) -> altair.FacetChart:
-    """Draw wrong answers against what a client sends, a panel for each share of malicious clients."""
+    """Draw the error against the upload of a client, one panel for each share of malicious clients."""
     alt = load_altair()
     points = []
     for row in rows:
@@ -242,8 +242,8 @@ def ballot_chart(rows: Sequence[FinishedCell]) -> altair.FacetChart:
             title="upload per client and round, KiB",
             axis=alt.Axis(values=[10, 30, 100, 300, 1000, 3000]),
         ),
-        y=alt.Y("error:Q", scale=alt.Scale(type="log"), title="wrong answers, %"),
-        color=colour("family", families, None),
+        y=alt.Y("error:Q", scale=alt.Scale(type="log"), title="test error, %"),
+        color=color("family", families, None),
     )
     lines = base.mark_line(point=alt.OverlayMarkDef(size=60))
     above, below = (
@@ -257,7 +257,7 @@ def ballot_chart(rows: Sequence[FinishedCell]) -> altair.FacetChart:
         alt.layer(lines, above, below, data=alt.Data(values=points))
         .properties(width=330, height=330)
         .facet(alt.Column("malicious:N", title=None, sort=None))
-        .properties(title=f"What a ballot costs and what it is worth, after {_rounds(rows)}")
+        .properties(title=f"Ballot formats: test error against upload after {_rounds(rows)}")
     )
     return chart
 
