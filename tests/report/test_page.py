@@ -55,6 +55,7 @@ def test_a_report_says_everything_about_a_run(runs):
         assert f"<h2>{heading}</h2>" in text
     for key, value in directory.experiment.flat().items():
         assert f"<td>{key}</td><td>{'' if value is None else value}</td>" in text
+    assert text.startswith("<!doctype html>")
     drawn = set(re.findall(r'class="chart" id="(\w+)"', text))
     assert drawn == set(RUN_CHARTS) - {"refused"}
 
@@ -181,6 +182,18 @@ def test_what_clients_say_is_not_trusted(runs, tmp_path):
     text = page([("copy", RunDirectory.open(copy))])
     assert "&lt;script&gt;alert(1)" in text
     assert "<script>alert" not in text
+
+
+def test_no_name_can_end_the_program_of_the_page(runs):
+    """Names of runs stand in headings and in the data of charts."""
+    name = "</script><script>alert('run')</script>"
+    text = page([(name, runs[0][1]), runs[1]])
+    assert "<script>alert" not in text
+    data = text.rpartition("const charts = ")[2]
+    assert data.count("</script>") == 1
+    charts, _ = json.JSONDecoder().raw_decode(data)
+    points = charts["accuracy"]["data"]["values"]
+    assert {point["run"] for point in points} == {name, "screened"}
 
 
 def test_commands_write_reports_and_charts(runs, tmp_path, monkeypatch):

@@ -192,7 +192,7 @@ def report(
     runs = _named(run_dirs)
     path = out_file or (run_dirs[0] / REPORT if len(runs) == 1 else Path(REPORT))
     write_report(runs, path)
-    say(f"{path} is written.")
+    say(f"Wrote {path}")
 
 
 def _named(run_dirs: list[Path]) -> list[tuple[str, RunDirectory]]:
@@ -230,7 +230,7 @@ def plot(
         raise RunError(f"{run_dirs[0]}: there is nothing to draw in the chart {chart!r}")
     path = out_file or Path(f"{chart}.svg")
     save(drawn.properties(width=520, height=300), path)
-    say(f"{path} is written.")
+    say(f"Wrote {path}")
 
 
 @app.command(rich_help_panel="Experiments")
