@@ -1,4 +1,4 @@
-"""Commands that run experiments and look at them."""
+"""Commands that run experiments and inspect them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 def demo(
     out_dir: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where the runs go.", show_default="runs/demo-DATE-TIME"),
+        typer.Option("--out", "-o", help="Directory for the runs.", show_default="runs/demo-DATE-TIME"),
     ] = None,
     workers: Workers = None,
 ) -> None:
-    """See the point of it all: FRL and FedAvg on handwritten digits, in peace and under attack."""
+    """Quick tour: FRL and FedAvg on handwritten digits, without and under attack."""
     from fedrank.data import default_data_dir
     from fedrank.engine import default_workers
     from fedrank.experiment.demo import demo_experiments
@@ -128,9 +128,9 @@ def resume(
     device: SameDevice = None,
     log: Log = None,
 ) -> None:
-    """Go on with a run that was stopped, from its last finished round.
+    """Resume a stopped run from its last completed round.
 
-    The end is the same, byte for byte, as that of a run that was never stopped.
+    The result is byte-for-byte identical to an uninterrupted run.
     """
     from fedrank.engine import default_workers
     from fedrank.experiment.environment import describe, differences
@@ -183,9 +183,9 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Write a page about runs that needs no network: curves, clients, traffic, votes, settings.
+    """Write a self-contained page about runs: curves, clients, traffic, votes, settings.
 
-    Every run ends with such a page. Several runs are compared on one.
+    Every run ends with such a page. Several runs are compared on one page.
     """
     from fedrank.report.page import REPORT, write_report
 
@@ -196,7 +196,7 @@ def report(
 
 
 def _named(run_dirs: list[Path]) -> list[tuple[str, RunDirectory]]:
-    """Open runs, and find names that tell them apart."""
+    """Open runs, and give them names that tell them apart."""
     from fedrank.experiment.rundir import RunDirectory
     from fedrank.report.run_charts import short_names
 
@@ -218,16 +218,16 @@ def plot(
 ) -> None:
     """Draw one of the charts of a report.
 
-    There are: accuracy, loss, clients, traffic, edges, agreement, malicious, refused.
+    The charts: accuracy, loss, clients, traffic, edges, agreement, malicious, refused.
     """
     from fedrank.report.charts import save
     from fedrank.report.run_charts import RUN_CHARTS, RunView
 
     if chart not in RUN_CHARTS:
-        raise ConfigError(f"--chart {chart}: there are {', '.join(RUN_CHARTS)}")
+        raise ConfigError(f"unknown chart {chart!r}; choose from {', '.join(RUN_CHARTS)}")
     drawn = RUN_CHARTS[chart]([RunView.read(name, run) for name, run in _named(run_dirs)])
     if drawn is None:
-        raise RunError(f"{run_dirs[0]}: there is nothing to draw in the chart {chart!r}")
+        raise RunError(f"{run_dirs[0]}: nothing to draw in the chart {chart!r}")
     path = out_file or Path(f"{chart}.svg")
     save(drawn.properties(width=520, height=300), path)
     say(f"Wrote {path}")
@@ -237,16 +237,16 @@ def plot(
 def audit(
     run_dir: RunDirArgument,
     round_number: Annotated[
-        int | None, typer.Option("--round", min=1, help="Which vote.", show_default="the last")
+        int | None, typer.Option("--round", min=1, help="The round of the vote.", show_default="the last")
     ] = None,
     data_dir: DataDir = None,
     workers: Workers = None,
     device: SameDevice = None,
 ) -> None:
-    """Say how safe a vote was: what further ballots could have flipped, and which ballots stand apart.
+    """Show how safe a vote was: what further ballots could have flipped, and which ballots are outliers.
 
-    The paper's vote forgets ballots as it counts them. For single ballots its next round is played, and
-    not saved.
+    The paper's vote forgets ballots as it counts them; to show single ballots, the next round is run
+    without saving it.
     """
     from fedrank.engine import default_workers
     from fedrank.experiment import runner
@@ -265,7 +265,7 @@ def audit(
     if not vote.audit.ballots:
         data_dir, device = data_dir or directory.data_dir, device or directory.device
         prepared = prepare_run(directory.experiment, data_dir, device)
-        with out.status("playing the next round"):
+        with out.status("running the next round"):
             played = runner.rehearse(directory, prepared, workers=workers or default_workers(), device=device)
         vote = audits.votes_in([runner.record_of(played)])[played.number]
     out.print(audits.ballot_table(vote))

@@ -1,9 +1,9 @@
 """The run directory: everything a run leaves behind, written so that a crash loses no round.
 
 config.toml       the whole resolved configuration
-environment.json  versions, machine, where the data lay
+environment.json  versions, machine, data directory
 metrics.jsonl     one line a round
-checkpoint.npz    the state after the last finished round
+checkpoint.npz    the state after the last completed round
 summary.json      the result, when the run has ended
 """
 
@@ -43,20 +43,20 @@ class RunDirectory:
 
     @staticmethod
     def check_free(path: Path) -> None:
-        """Refuse a directory that holds something already."""
+        """Refuse a directory that is not empty."""
         try:
             taken = next(path.iterdir(), None) if path.exists() else None
         except OSError as error:
             raise RunError(f"{path}: cannot be a run directory ({error.strerror})") from error
         if taken is not None:
             raise RunError(
-                f"{path}: holds {taken.name!r} already and is left as it is. "
-                f"Name another directory with --out, or go on with 'fedrank resume {path}'."
+                f"{path}: already contains {taken.name!r}; nothing was overwritten. "
+                f"Name another directory with --out, or continue with 'fedrank resume {path}'."
             )
 
     @classmethod
     def create(cls, path: Path, experiment: Experiment, environment: dict[str, Any]) -> RunDirectory:
-        """Make a new run directory; one that did not exist takes its name when it is complete."""
+        """Make a new run directory; it takes its name only when it is complete."""
         cls.check_free(path)
         unfinished = path if path.exists() else path.with_name(f".{path.name}.tmp")
         run = cls(unfinished, experiment, {"format": FORMAT, **environment})
@@ -91,7 +91,7 @@ class RunDirectory:
 
     @property
     def data_dir(self) -> Path:
-        """Where the data lay when the run began."""
+        """Where the data was when the run began."""
         return Path(self.environment["data_dir"])
 
     @property
@@ -121,7 +121,7 @@ class RunDirectory:
         if not path.exists():
             if len(self.read_metrics()) > 1:
                 raise RunError(
-                    f"{path}: is missing, though {METRICS} tells of finished rounds. "
+                    f"{path}: missing, although {METRICS} has completed rounds. "
                     f"Restore it, or delete {METRICS} too to begin again at round 1."
                 )
             return None
@@ -138,7 +138,7 @@ class RunDirectory:
             ) from error
         if made_for != self.experiment.fingerprint():
             raise RunError(
-                f"{path}: the checkpoint was made with other settings than {CONFIG} has now. "
+                f"{path}: the checkpoint was made with settings other than those now in {CONFIG}. "
                 "Only name, rounds and evaluate_every may change between a run and its continuation."
             )
         return arrays
@@ -159,7 +159,7 @@ class RunDirectory:
         return [record for _, record in self._metrics()]
 
     def forget_after(self, round_number: int) -> None:
-        """Drop the lines of rounds that are not in the checkpoint: they will be played again."""
+        """Drop the lines of rounds after the checkpoint: they will be run again."""
         kept = [line for line, record in self._metrics() if record.round <= round_number]
         self._write(METRICS, b"".join(line + b"\n" for line in kept))
 
@@ -186,7 +186,7 @@ class RunDirectory:
             ) from error
 
     def _read(self, name: str) -> bytes:
-        """Return a file's content, nothing if it is not there."""
+        """Return a file's content, or nothing if it does not exist."""
         try:
             return (self.path / name).read_bytes()
         except FileNotFoundError:
@@ -202,7 +202,7 @@ class RunDirectory:
             write(self.path / name)
         except OSError as error:
             intact = (
-                f" The last checkpoint is intact: go on with 'fedrank resume {self.path}'."
+                f" The last checkpoint is intact: continue with 'fedrank resume {self.path}'."
                 if (self.path / CHECKPOINT).exists()
                 else ""
             )
@@ -210,12 +210,12 @@ class RunDirectory:
 
 
 def write_output(path: Path, content: bytes | memoryview) -> None:
-    """Write a file that the user has named. What is no file, and what a run lives on, is left alone."""
+    """Write a file that the user named, but overwrite neither a run's own files nor anything but a file."""
     target = path.resolve()
     if target.exists() and not target.is_file():
-        raise RunError(f"{path}: is there already and is no ordinary file. Name another with --out.")
+        raise RunError(f"{path}: exists and is not an ordinary file. Name another with --out.")
     if target.name in OWN_FILES and (target.parent / ENVIRONMENT).exists():
-        raise RunError(f"{path}: the run itself needs this file. Name another with --out.")
+        raise RunError(f"{path}: belongs to the run itself. Name another with --out.")
     try:
         replace_file(target, content)
     except OSError as error:
@@ -223,7 +223,7 @@ def write_output(path: Path, content: bytes | memoryview) -> None:
 
 
 def replace_file(path: Path, content: bytes | memoryview) -> None:
-    """Write a file so that at every moment either the old or the new content is there."""
+    """Write a file so that either the old or the new content is there at every moment."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("wb") as file:
