@@ -5,7 +5,7 @@ import pytest
 
 from fedrank.bench.training import step_flop
 from fedrank.nn import LeNet, supernetwork
-from tests.test_cli import fedrank
+from tests.support.command_line import fedrank
 
 
 def test_a_step_is_counted_as_its_layers_multiply() -> None:

@@ -1,7 +1,6 @@
 """The command line as a person uses it: real processes, real signals."""
 
 import json
-import os
 import random
 import re
 import resource
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from fedrank.cli import main
+from tests.support.command_line import command, fedrank
 
 SMALL = ["--preset", "digits"]
 for setting in (
@@ -25,22 +25,6 @@ for setting in (
     "evaluate_every=2",
 ):
     SMALL += ["--set", setting]
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-c", "from fedrank.cli import main; main()", *map(str, arguments)]
-
-
-def fedrank(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
-    return subprocess.run(
-        command(*arguments),
-        capture_output=True,
-        text=True,
-        timeout=550,
-        env=environment,
-        **options,  # type: ignore[call-overload]
-    )
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +54,7 @@ def test_a_run_ends_with_a_readable_summary_and_all_its_files(finished: Path, tm
         r"accuracy of \d+ clients +mean \d+\.\d%  std \d+\.\d%  min \d+\.\d%  max \d+\.\d%",
         r"upload per client, round +0\.30 MiB",
         r"download per client, round +0\.30 MiB",
-        r"Results lie in runs/digits-\d{8}-\d{6}",
+        r"Results: runs/digits-\d{8}-\d{6} \(open report\.html\)",
     ):
         assert re.search(wanted, reply.stdout), wanted
     assert re.search(r"round 4/4  accuracy", reply.stderr)
@@ -189,7 +173,7 @@ def test_audit_shows_the_votes_and_the_ballots(finished: Path) -> None:
     for wanted in (
         r"The vote of round 4, 4 ballots",
         r"linear\.3\.weight +1,280 +\d+\.\d\d% +0\.\d{3}",
-        r"known for the vote 'borda' alone",
+        r"known only for the vote 'borda'",
         r"Ballots of round 4",
         r"\n +60% +\d\.\d{3} +0\.\d{4}",
     ):
@@ -271,7 +255,7 @@ def test_a_real_write_error_stops_the_run_and_keeps_the_checkpoint(finished: Pat
         ),
         (["run", "--preset", "digits", "--device", "abacus"], "--device abacus cannot be used here"),
         (["run", "--preset", "mnist", "--data-dir", "nowhere"], "fedrank data get mnist"),
-        (["run", "--preset", "digits", "--out", "."], "already and is left as it is"),
+        (["run", "--preset", "digits", "--out", "."], "nothing was overwritten"),
         (["run", "--preset", "digits", "--workers", "0"], "0 is not in the range"),
         (["resume", "nowhere"], "nowhere: this is not a run directory"),
         (["evaluate", "."], ".: this is not a run directory"),

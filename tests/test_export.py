@@ -36,23 +36,21 @@ SMALL = ("rounds=2", "data.clients=6", "clients_per_round=4", "local.epochs=1", 
 def made(path, preset="digits", *settings):
     experiment = load_preset(preset, (*SMALL, *settings))
     directory = RunDirectory.create(path, experiment, {"data_dir": "", "device": "cpu"})
-    prepared = build(experiment, path)
-    run(directory, prepared, workers=1, device="cpu", observer=Observers(()))
-    return directory, prepared
+    setup = build(experiment, path)
+    run(directory, setup, workers=1, device="cpu", observer=Observers(()))
+    return directory, setup
 
 
 @pytest.fixture(scope="module", params=["signed", "authors"])
 def trained(request, tmp_path_factory):
     """Return a run, its method and state, and real images with the logits of its model."""
-    directory, prepared = made(
-        tmp_path_factory.mktemp("run") / "r", "digits", f"network.scores={request.param}"
-    )
-    state = last_state(directory, prepared.method)
-    images = prepared.federation.dataset.inputs[:100]
+    directory, setup = made(tmp_path_factory.mktemp("run") / "r", "digits", f"network.scores={request.param}")
+    state = last_state(directory, setup.method)
+    images = setup.federation.dataset.inputs[:100]
     with torch.inference_mode():
-        inputs = torch.from_numpy(prepared.federation.dataset.preprocess(images))
-        logits = prepared.method.model(state)(inputs).numpy()
-    return directory, prepared.method, state, images, logits
+        inputs = torch.from_numpy(setup.federation.dataset.preprocess(images))
+        logits = setup.method.model(state)(inputs).numpy()
+    return directory, setup.method, state, images, logits
 
 
 def test_a_state_dict_is_an_ordinary_one(trained, tmp_path):
@@ -213,11 +211,11 @@ def test_what_a_run_lives_on_and_what_is_no_file_is_never_overwritten(trained, t
 
 
 def test_weights_have_no_compact_form(tmp_path):
-    directory, prepared = made(tmp_path / "run", "digits-weights")
-    state = last_state(directory, prepared.method)
+    directory, setup = made(tmp_path / "run", "digits-weights")
+    state = last_state(directory, setup.method)
     with pytest.raises(ConfigError, match="trains weights"):
-        export(directory, prepared.method, state, "fedrank", tmp_path / "model")
-    export(directory, prepared.method, state, "torch", tmp_path / "model.pt")
+        export(directory, setup.method, state, "fedrank", tmp_path / "model")
+    export(directory, setup.method, state, "torch", tmp_path / "model.pt")
 
 
 def test_commands_export_and_predict(trained, tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import fedrank
+from tests.support.command_line import fedrank
 
 SMALL = ("rounds=1", "clients_per_round=2", "local.epochs=1", "data.test_share=0.05")
 

@@ -15,7 +15,7 @@ from fedrank.experiment.config import load_preset
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.runner import Observers, run
 from fedrank.report.page import page, write_report
-from fedrank.report.run_charts import RUN_CHARTS, Shown
+from fedrank.report.run_charts import RUN_CHARTS, RunView
 
 CHROMIUM = shutil.which("chromium")
 SETTINGS = (
@@ -47,15 +47,16 @@ def runs(tmp_path_factory):
 def test_a_report_says_everything_about_a_run(runs):
     name, directory = runs[1]
     text = page([(name, directory)])
-    summary = directory.read_summary()
-    assert f"{summary['evaluation']['test_accuracy']:.1%}" in text
-    worst = min(summary["evaluation"]["accuracies"].items(), key=lambda item: item[1])
-    of_how_many = summary["evaluation"]["samples"][worst[0]]
+    evaluation = directory.read_summary().evaluation
+    assert f"{evaluation.test_accuracy:.1%}" in text
+    worst = min(evaluation.accuracies.items(), key=lambda item: item[1])
+    of_how_many = evaluation.samples[worst[0]]
     assert f"<td>{worst[0]}</td><td>{worst[1]:.1%}</td><td>{of_how_many}</td>" in text
     for heading in ("Result", "The worst clients", "The vote of round 3", "Settings", "Made with"):
         assert f"<h2>{heading}</h2>" in text
     for key, value in directory.experiment.flat().items():
         assert f"<td>{key}</td><td>{'' if value is None else value}</td>" in text
+    assert text.startswith("<!doctype html>")
     drawn = set(re.findall(r'class="chart" id="(\w+)"', text))
     assert drawn == set(RUN_CHARTS) - {"refused"}
 
@@ -68,11 +69,11 @@ def test_a_report_needs_no_network(runs):
 
 
 def test_accuracies_of_clients_are_those_that_were_measured(runs):
-    evaluation = runs[0][1].read_summary()["evaluation"]
-    accuracies = list(evaluation["accuracies"].values())
-    assert len(accuracies) == evaluation["clients"]["clients"]
-    assert sum(accuracies) / len(accuracies) == pytest.approx(evaluation["clients"]["mean"])
-    assert min(accuracies) == evaluation["clients"]["min"]
+    evaluation = runs[0][1].read_summary().evaluation
+    accuracies = list(evaluation.accuracies.values())
+    assert len(accuracies) == evaluation.clients.clients
+    assert sum(accuracies) / len(accuracies) == pytest.approx(evaluation.clients.mean)
+    assert min(accuracies) == evaluation.clients.min
 
 
 def test_runs_are_compared_on_one_page(runs):
@@ -107,10 +108,10 @@ def test_losses_of_a_destroyed_model_do_not_flatten_the_others(runs, tmp_path):
     text = page(both)
     assert "<td>diverged</td>" in text
     assert "NaN" not in text.rpartition("const charts = ")[2]
-    chart = RUN_CHARTS["loss"]([Shown.read(*each) for each in both]).to_dict()
+    chart = RUN_CHARTS["loss"]([RunView.read(*each) for each in both]).to_dict()
     lines, triangles = (layer["data"]["values"] for layer in chart["layer"])
-    measured = [record["evaluation"]["test_loss"] for record in honest.read_metrics()]
-    measured += [record["train_loss"] for record in honest.read_metrics()]
+    measured = [record.evaluation.test_loss for record in honest.read_metrics()]
+    measured += [record.train_loss for record in honest.read_metrics()]
     assert max(point["loss"] for point in lines) == pytest.approx(4 * max(measured))
     assert [(point["round"], point["value"]) for point in triangles] == [
         (1, "1.00e+38"),
@@ -152,11 +153,11 @@ def test_of_many_clients_that_are_equally_bad_it_is_said_how_many_are_shown(runs
 def test_bytes_are_told_in_both_accountings_for_a_client_and_in_all(runs):
     name, directory = runs[0]
     text = page([(name, directory)])
-    paper = directory.read_summary()["paper_traffic"]["upload_bytes"] / 2**20
+    paper = directory.read_summary().paper_traffic.upload_bytes / 2**20
     records = directory.read_metrics()
-    assert sum(len(record["clients"]) for record in records) == 18
+    assert sum(len(record.clients) for record in records) == 18
     assert f"{paper:.3f} MiB up, {paper:.3f} MiB down; all: {18 * paper:,.1f} MiB" in text
-    really = sum(record["upload_bytes"] for record in records) / 2**20
+    really = sum(record.upload_bytes for record in records) / 2**20
     assert f"<td>sent, received</td><td>{really:,.1f} MiB" in text
     assert "upload, as the paper counts" in text
 
@@ -166,7 +167,7 @@ def test_a_damaged_run_is_told_as_such(runs, tmp_path):
     lines = (copy / "metrics.jsonl").read_text().splitlines()
     broken = [json.loads(lines[0]) | {"clients": []}, json.loads(lines[1]) | {"evaluation": {"clients": 3}}]
     (copy / "metrics.jsonl").write_text("\n".join([*map(json.dumps, broken), lines[2]]) + "\n")
-    assert [record["round"] for record in RunDirectory.open(copy).read_metrics()] == [3]
+    assert [record.round for record in RunDirectory.open(copy).read_metrics()] == [3]
     page([("copy", RunDirectory.open(copy))])
     (copy / "summary.json").write_text('{"rounds": 3}')
     with pytest.raises(RunError, match=r"summary.json: damaged"):
@@ -182,6 +183,18 @@ def test_what_clients_say_is_not_trusted(runs, tmp_path):
     text = page([("copy", RunDirectory.open(copy))])
     assert "&lt;script&gt;alert(1)" in text
     assert "<script>alert" not in text
+
+
+def test_no_name_can_end_the_program_of_the_page(runs):
+    """Names of runs stand in headings and in the data of charts."""
+    name = "</script><script>alert('run')</script>"
+    text = page([(name, runs[0][1]), runs[1]])
+    assert "<script>alert" not in text
+    data = text.rpartition("const charts = ")[2]
+    assert data.count("</script>") == 1
+    charts, _ = json.JSONDecoder().raw_decode(data)
+    points = charts["accuracy"]["data"]["values"]
+    assert {point["run"] for point in points} == {name, "screened"}
 
 
 def test_commands_write_reports_and_charts(runs, tmp_path, monkeypatch):
@@ -239,7 +252,7 @@ def test_a_browser_draws_the_report_and_a_click_on_a_legend_hides_a_series(runs,
         assert opacities().count("0") == before.count("0") + 1
         labels = browser.find_elements("css selector", "#accuracy .role-legend-label text")
         dimmed = [float(label.get_attribute("opacity") or 1) < 1 for label in labels]
-        assert dimmed == [True, False], "what is hidden is grey in the legend, and nothing else"
+        assert dimmed == [True, False], "what is hidden is gray in the legend, and nothing else"
         webdriver.ActionChains(browser).move_to_element(labels[0]).click().perform()
         WebDriverWait(browser, 10).until(lambda _: opacities() == before)
     finally:

@@ -23,7 +23,7 @@ def test_rounds_are_written_as_tensorboard_events(tmp_path):
     records = RunDirectory.open(tmp_path / "run").read_metrics()
     written = events.Scalars("accuracy/test")
     assert [(event.step, round(event.value, 6)) for event in written] == [
-        (record["round"], round(record["evaluation"]["test_accuracy"], 6)) for record in records
+        (record.round, round(record.evaluation.test_accuracy, 6)) for record in records
     ]
     assert "changed sides/linear.1.weight" in events.Tags()["scalars"]
 

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from fedrank.ballots.format import BallotFormat
 from fedrank.rank import Layout
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What one client transfers in one round."""
+
+    upload_bytes: float
+    download_bytes: float
 
 
 def packed_bits(layout: Layout, ballot_format: BallotFormat) -> int:

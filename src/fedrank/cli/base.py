@@ -1,4 +1,4 @@
-"""What all commands share: the program itself, common options, and how a run is played."""
+"""What all commands share: the program itself, common options, and running an experiment."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fedrank.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedrank.experiment.config import Experiment
+    from fedrank.experiment.records import Summary
     from fedrank.experiment.rounds import RunSetup
     from fedrank.experiment.rundir import RunDirectory
-    from fedrank.experiment.runner import Result
 
 app = typer.Typer(
     help="""Federated Rank Learning: clients rank the edges of a random network, the server takes a vote.
 
-    Begin with [bold]fedrank demo[/]; it needs no download.""",
+    Start with [bold]fedrank demo[/]; it needs no download.""",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -60,18 +60,18 @@ RunDirArgument = Annotated[Path, typer.Argument(help="A directory that 'fedrank 
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        help="Where data sets lie, a folder each.",
+        help="Directory holding the data sets, one folder each.",
         show_default="$FEDRANK_DATA or the user's cache",
     ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, help="Worker processes, one thread each.", show_default="one for each core"),
+    typer.Option(min=1, help="Worker processes, one thread each.", show_default="one per core"),
 ]
 Device = Annotated[str, typer.Option(help="Where workers compute: cpu or cuda.")]
 Log = Annotated[
     str | None,
-    typer.Option("--log", help="Where else to write every round: tensorboard.", show_default="nowhere"),
+    typer.Option("--log", help="Also log every round to: tensorboard.", show_default="nowhere"),
 ]
 SameDevice = Annotated[
     str | None,
@@ -90,7 +90,7 @@ def _check_device(device: str) -> None:
 
 
 def say(text: str, console: Console = out) -> None:
-    """Print a sentence as it is: brackets in a path are no markup, and nobody's terminal breaks it."""
+    """Print a sentence verbatim: brackets in a path are not markup, and long lines are not broken."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -108,14 +108,14 @@ def run_to_the_end(
     from fedrank.report.page import own_report
     from fedrank.report.terminal import summary_table
 
-    result = train_run(directory, setup, workers, device, log=log)
-    out.print(summary_table(directory.experiment.name, result))
+    summary = train_run(directory, setup, workers, device, log=log)
+    out.print(summary_table(directory.experiment.name, summary))
     say(f"  {own_report(directory)}")
 
 
 def check_log(log: str | None) -> None:
     if log not in (None, "tensorboard"):
-        raise ConfigError(f"--log {log}: there is tensorboard; for others see docs/reports.md")
+        raise ConfigError(f"unknown log {log!r}; choose tensorboard, or see docs/reports.md for others")
     if log:
         from fedrank.report.tensorboard import check_installed
 
@@ -129,7 +129,7 @@ def train_run(
     device: str,
     label: str = "round",
     log: str | None = None,
-) -> Result:
+) -> Summary:
     from fedrank.experiment import runner
     from fedrank.report.tensorboard import TensorBoardLog
     from fedrank.report.terminal import RunProgress, stderr_console
@@ -138,8 +138,8 @@ def train_run(
     watchers = [TensorBoardLog(directory.path / "tensorboard")] if log else []
     with RunProgress(console, label) as bar:
         observer = runner.Observers((bar, *watchers))
-        result = runner.run(directory, setup, workers=workers, device=device, observer=observer)
-    if result is None:
-        say(f"Stopped and saved. Go on with: fedrank resume {directory.path}", console)
+        summary = runner.run(directory, setup, workers=workers, device=device, observer=observer)
+    if summary is None:
+        say(f"Stopped and saved. Resume with: fedrank resume {directory.path}", console)
         raise typer.Exit(130)
-    return result
+    return summary

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedrank.cli.base import DataDir, app, out
 from fedrank.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fedrank.bench import Row
 
 
 @app.command(rich_help_panel="Measurements")
@@ -25,13 +30,12 @@ def bench(
     """Measure how fast fedrank is on this machine, and how far from what the machine could do."""
     from fedrank.bench import ALL_SECTIONS, SECTIONS, run
     from fedrank.data import default_data_dir
-    from fedrank.report.terminal import print_measurements
 
     unknown = set(only or ()) - set(ALL_SECTIONS)
     if unknown:
         raise ConfigError(f"--only {unknown.pop()}: there are {', '.join(ALL_SECTIONS)}")
     rows = run(data_dir or default_data_dir(), only=only or SECTIONS, quick=quick)
-    measured = print_measurements(out, rows)
+    measured = _print(rows)
     if json_file is not None:
         from dataclasses import asdict
 
@@ -39,3 +43,15 @@ def bench(
             json_file.write_text(json.dumps([asdict(row) for row in measured], indent=2) + "\n")
         except OSError as error:
             raise ConfigError(f"{json_file}: cannot be written ({error.strerror})") from error
+
+
+def _print(rows: Iterable[Row]) -> list[Row]:
+    """Print measurements as they come, with a heading for each section; return them all."""
+    printed: list[Row] = []
+    for row in rows:
+        if not printed or printed[-1].section != row.section:
+            out.print(f"\n[bold]{row.section}[/]")
+        multiple = f"{row.of_limit:6.2f} x" if row.of_limit is not None else ""
+        out.print(f"  {row.name:40} {row.value:10.3f} {row.unit:8} {multiple}", highlight=False)
+        printed.append(row)
+    return printed

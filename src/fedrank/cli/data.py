@@ -12,7 +12,7 @@ from fedrank.cli.base import DataDir, app, out, say
 data_app = typer.Typer(
     help="List, download and look at data sets.", no_args_is_help=True, rich_markup_mode="rich"
 )
-app.add_typer(data_app, name="data", rich_help_panel="What there is")
+app.add_typer(data_app, name="data", rich_help_panel="Reference")
 
 
 def _complete_data() -> list[str]:

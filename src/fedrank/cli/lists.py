@@ -1,4 +1,4 @@
-"""Commands that say what there is."""
+"""Commands that list what is available."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedrank.cli.base import app, complete_preset, out, say
 from fedrank.errors import ConfigError
 
 
-@app.command(rich_help_panel="What there is")
+@app.command(rich_help_panel="Reference")
 def presets() -> None:
     """List the shipped configurations."""
     from fedrank.experiment.config import preset_names, preset_text
@@ -21,7 +21,7 @@ def presets() -> None:
     out.print(listing(rows))
 
 
-@app.command(rich_help_panel="What there is")
+@app.command(rich_help_panel="Reference")
 def show(
     preset: Annotated[str, typer.Argument(help="One of 'fedrank presets'.", autocompletion=complete_preset)],
 ) -> None:
@@ -34,7 +34,7 @@ def show(
     typer.echo(load_preset(preset).to_toml(), nl=False)
 
 
-@app.command(rich_help_panel="What there is")
+@app.command(rich_help_panel="Reference")
 def methods() -> None:
     """List the federated algorithms: values of [bold]method.name[/]."""
     from fedrank.methods import METHODS
@@ -44,9 +44,9 @@ def methods() -> None:
     out.print(listing(rows))
 
 
-@app.command(rich_help_panel="What there is")
+@app.command(rich_help_panel="Reference")
 def attacks() -> None:
-    """List what malicious clients can do: values of [bold]attack.name[/]."""
+    """List the attacks of malicious clients: values of [bold]attack.name[/]."""
     from fedrank.attacks import ATTACKS, Attack
     from fedrank.parameters import described
     from fedrank.report.lists import listing
@@ -58,9 +58,9 @@ def attacks() -> None:
     out.print(listing((a.name, a.summary, origin(a)) for a in ATTACKS.values()))
 
 
-@app.command(rich_help_panel="What there is")
+@app.command(rich_help_panel="Reference")
 def aggregators() -> None:
-    """List the rules that turn updates into one: values of [bold]method.aggregator[/], joined by +."""
+    """List the aggregation rules: values of [bold]method.aggregator[/], joined by +."""
     from fedrank.aggregators import RULES
     from fedrank.parameters import described
     from fedrank.report.lists import listing
@@ -82,52 +82,51 @@ def _complete_network() -> list[str]:
     return list(NETWORKS)
 
 
-@app.command(rich_help_panel="What there is")
+@app.command(rich_help_panel="Reference")
 def bound(
     clients: Annotated[int, typer.Option("--clients", "-n", min=1, help="Ballots in a vote.")] = 25,
-    plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw it: .svg, .png or .html.")] = None,
+    plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw it as .svg, .png or .html.")] = None,
 ) -> None:
-    """Print how likely a vote drops a good edge: the paper's upper bound, and the exact probability.
+    """Print how likely a vote drops a good edge: the paper's upper bound and the exact probability.
 
     [bold]fedrank bound --clients 100 --plot bound.svg[/]
     """
     from fedrank.paper.recipes import RECIPES
-    from fedrank.report.tables import bound_grid
+    from fedrank.paper.tables import bound_table
 
-    out.print(bound_grid(RECIPES["bound"], clients))
+    out.print(bound_table(RECIPES["bound"], clients))
     if plot_file is not None:
+        from fedrank.paper.figures import bound_chart
         from fedrank.report.charts import save
-        from fedrank.report.figures import bound_chart
 
         save(bound_chart(clients), plot_file)
-        say(f"  The chart lies in {plot_file}")
+        say(f"  Wrote {plot_file}")
 
 
-@app.command(rich_help_panel="What there is")
+@app.command(rich_help_panel="Reference")
 def traffic(
     network: Annotated[
-        str, typer.Option("--net", help="Which network.", autocompletion=_complete_network)
+        str, typer.Option("--net", help="The network.", autocompletion=_complete_network)
     ] = "lenet",
     plot_file: Annotated[
         Path | None, typer.Option("--plot", help="Draw cost against parameters: .svg, .png or .html.")
     ] = None,
 ) -> None:
-    """Print what a client sends and receives in a round, for every method and kind of ballot.
+    """Print what a client sends and receives in a round, for every method and ballot format.
 
     [bold]fedrank traffic --net conv8[/]
     [bold]fedrank traffic --plot traffic.svg[/]
     """
     from fedrank.nn import NETWORKS, supernetwork
-    from fedrank.paper.traffic import traffic_table
-    from fedrank.report.terminal import traffic_listing
+    from fedrank.paper.traffic import traffic_listing, traffic_table
 
     if network not in NETWORKS:
         raise ConfigError(f"--net {network}: there are {', '.join(NETWORKS)}")
     layout = supernetwork(NETWORKS[network](), seed=0).layout
     out.print(traffic_listing(network, layout.size, traffic_table(layout)))
     if plot_file is not None:
+        from fedrank.paper.figures import communication_chart
         from fedrank.report.charts import save
-        from fedrank.report.figures import communication_chart
 
         save(communication_chart(), plot_file)
-        say(f"  The chart lies in {plot_file}")
+        say(f"  Wrote {plot_file}")

@@ -1,11 +1,11 @@
-"""Commands that make the tables."""
+"""Commands for the tables and figures of the paper and beyond."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,11 +13,12 @@ from fedrank.cli.base import DataDir, app, out, say
 from fedrank.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
+    from fedrank.experiment.records import CellResult
     from fedrank.paper.recipes import Recipe
-    from fedrank.report.tables import Grid
+    from fedrank.report.text_table import TextTable
 
 RUN_DIRECTORIES = "runs"
-"""All tables share them: what one has run another need not run again."""
+"""All tables share these, so equal runs are made only once."""
 
 paper_app = typer.Typer(
     help="Run the experiments behind a table, and show it.", no_args_is_help=True, rich_markup_mode="rich"
@@ -37,9 +38,9 @@ Scale = Annotated[
 ]
 Only = Annotated[
     list[str] | None,
-    typer.Option(help="Only runs with this word in their place, such as mnist or FRL; repeatable."),
+    typer.Option(help="Only runs with this coordinate, such as mnist or FRL; repeatable."),
 ]
-Runs = Annotated[Path, typer.Option(help="Where the run directories are.")]
+Runs = Annotated[Path, typer.Option(help="Directory of the runs.")]
 
 
 @paper_app.command("list")
@@ -58,11 +59,11 @@ def paper_run(
     only: Only = None,
     runs: Runs = Path("runs/paper"),
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time.", show_default="one for each core")
+        int | None, typer.Option(min=1, help="Number of runs at a time.", show_default="one per core")
     ] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Run the experiments behind a table; what is done is not done again, what was stopped is resumed.
+    """Run the experiments behind a table; skips finished runs and resumes interrupted ones.
 
     [bold]fedrank paper run votes --only digits --only mirror[/]
     """
@@ -71,11 +72,11 @@ def paper_run(
     from fedrank.data import default_data_dir
     from fedrank.engine import default_workers
     from fedrank.experiment.rundir import write_output
+    from fedrank.experiment.sweep import run_cells
+    from fedrank.paper.figures import figures
     from fedrank.paper.recipes import chosen, recipe_named
     from fedrank.paper.results import results, write_results
-    from fedrank.paper.sweep import run_cells
     from fedrank.report.charts import save
-    from fedrank.report.figures import figures
     from fedrank.report.page import own_report
     from fedrank.report.terminal import stderr_console
 
@@ -95,24 +96,24 @@ def paper_run(
                 finish=own_report,
             )
     except KeyboardInterrupt:
-        stderr_console().print("Stopped and saved. The same command goes on.")
+        stderr_console().print("Stopped and saved. Repeat the command to continue.")
         raise typer.Exit(130) from None
     words = [word for each in only or () for word in ("--only", each)]
     command = shlex.join(["fedrank", "paper", "run", table, "--scale", scale, *words])
-    rows = results(cells, runs / RUN_DIRECTORIES)
-    grid = _grid(recipe, rows, f"`{command}`")
-    out.print(grid)
+    rows = results(recipe, cells, runs / RUN_DIRECTORIES)
+    shown = _text_table(recipe, rows, f"`{command}`")
+    out.print(shown)
     folder = runs / re.sub(r"[^\w.%-]+", "-", "-".join([table, scale, *(only or ())])).lower()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"{folder}: cannot be made ({error.strerror})") from error
-    write_output(folder / "table.md", f"{grid.markdown()}\n".encode())
+    write_output(folder / "table.md", f"{shown.markdown()}\n".encode())
     if rows:
         write_results(rows, folder / "results.json")
     for name, chart in figures(recipe, rows).items():
         save(chart, folder / f"{name}.svg")
-    say(f"What was made lies in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+    say(f"Wrote {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
 
 
 @paper_app.command("show")
@@ -122,46 +123,44 @@ def paper_show(
     only: Only = None,
     runs: Runs = Path("runs/paper"),
     results_file: Annotated[
-        Path | None, typer.Option("--results", help="A file of results, in place of the runs themselves.")
+        Path | None, typer.Option("--results", help="Read a results file instead of the runs.")
     ] = None,
 ) -> None:
-    """Print a table, ours beside the paper's; what is missing or unfinished is shown as such."""
+    """Print a table, our numbers beside the paper's; missing and unfinished runs are marked."""
     from fedrank.paper.recipes import chosen, recipe_named
     from fedrank.paper.results import cell_of, read_results, results
 
     recipe = recipe_named(table)
     if results_file:
         rows = read_results(results_file, (*recipe.rows, *recipe.columns))
-        wanted = [cell.place for cell in chosen([cell_of(row) for row in rows], only or ())]
-        rows = [row for row in rows if row["place"] in wanted]
-        out.print(_grid(recipe, rows, str(results_file)))
+        wanted = [cell.coordinates for cell in chosen([cell_of(row) for row in rows], only or ())]
+        rows = [row for row in rows if row.coordinates in wanted]
+        out.print(_text_table(recipe, rows, str(results_file)))
         return
     cells = chosen(recipe.cells(_known(scale)), only or ())
     if cells and not (runs / RUN_DIRECTORIES).is_dir():
-        raise ConfigError(f"{runs}: there are no runs yet. Make them with 'fedrank paper run {table}'.")
-    out.print(_grid(recipe, results(cells, runs / RUN_DIRECTORIES), str(runs)))
+        raise ConfigError(f"{runs}: no runs yet. Make them with 'fedrank paper run {table}'.")
+    out.print(_text_table(recipe, results(recipe, cells, runs / RUN_DIRECTORIES), str(runs)))
 
 
 def _known(scale: str) -> str:
     from fedrank.paper.recipes import SCALES
 
     if scale not in SCALES:
-        raise ConfigError(f"--scale {scale}: there are {', '.join(SCALES)}")
+        raise ConfigError(f"unknown scale {scale!r}; choose from {', '.join(SCALES)}")
     return scale
 
 
-def _grid(recipe: Recipe, rows: list[dict[str, Any]], source: str) -> Grid:
+def _text_table(recipe: Recipe, rows: list[CellResult], source: str) -> TextTable:
+    from fedrank.experiment.records import FinishedCell
     from fedrank.paper.recipes import assumptions, caption
     from fedrank.paper.results import cell_of
-    from fedrank.report.tables import COMPUTED, made, results_grid
+    from fedrank.paper.tables import COMPUTED, made, results_table
 
     if recipe.name in COMPUTED:
         return COMPUTED[recipe.name](recipe)
-    finished = [row for row in rows if row["finished"]]
+    finished = [row for row in rows if isinstance(row, FinishedCell)]
     played = [cell_of(row) for row in finished]
     notes = [*caption(recipe, played), *(assumptions(played) if recipe.published else [])]
     notes += [f"{source}: {made(finished)}."] if finished else []
-    try:
-        return results_grid(recipe, rows, notes)
-    except KeyError as error:
-        raise RunError(f"{source}: a result has no {error}") from error
+    return results_table(recipe, rows, notes)

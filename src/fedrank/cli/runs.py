@@ -1,4 +1,4 @@
-"""Commands that run experiments and look at them."""
+"""Commands that run experiments and inspect them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 def demo(
     out_dir: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where the runs go.", show_default="runs/demo-DATE-TIME"),
+        typer.Option("--out", "-o", help="Directory for the runs.", show_default="runs/demo-DATE-TIME"),
     ] = None,
     workers: Workers = None,
 ) -> None:
-    """See the point of it all: FRL and FedAvg on handwritten digits, in peace and under attack."""
+    """Quick tour: FRL and FedAvg on handwritten digits, without and under attack."""
     from fedrank.data import default_data_dir
     from fedrank.engine import default_workers
     from fedrank.experiment.demo import demo_experiments
@@ -128,9 +128,9 @@ def resume(
     device: SameDevice = None,
     log: Log = None,
 ) -> None:
-    """Go on with a run that was stopped, from its last finished round.
+    """Resume a stopped run from its last completed round.
 
-    The end is the same, byte for byte, as that of a run that was never stopped.
+    The result is byte-for-byte identical to an uninterrupted run.
     """
     from fedrank.engine import default_workers
     from fedrank.experiment.environment import describe, differences
@@ -140,7 +140,7 @@ def resume(
     directory = RunDirectory.open(run_dir)
     rounds = directory.experiment.rounds
     summary = directory.read_summary()
-    if summary is not None and summary["rounds"] >= rounds:
+    if summary is not None and summary.rounds >= rounds:
         say(f"{run_dir}: all {rounds} rounds are done. 'fedrank evaluate' shows the result.")
         return
     data_dir, device = data_dir or directory.data_dir, device or directory.device
@@ -183,20 +183,20 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Write a page about runs that needs no network: curves, clients, traffic, votes, settings.
+    """Write a self-contained page about runs: curves, clients, traffic, votes, settings.
 
-    Every run ends with such a page. Several runs are compared on one.
+    Every run ends with such a page. Several runs are compared on one page.
     """
     from fedrank.report.page import REPORT, write_report
 
     runs = _named(run_dirs)
     path = out_file or (run_dirs[0] / REPORT if len(runs) == 1 else Path(REPORT))
     write_report(runs, path)
-    say(f"{path} is written.")
+    say(f"Wrote {path}")
 
 
 def _named(run_dirs: list[Path]) -> list[tuple[str, RunDirectory]]:
-    """Open runs, and find names that tell them apart."""
+    """Open runs, and give them names that tell them apart."""
     from fedrank.experiment.rundir import RunDirectory
     from fedrank.report.run_charts import short_names
 
@@ -218,39 +218,40 @@ def plot(
 ) -> None:
     """Draw one of the charts of a report.
 
-    There are: accuracy, loss, clients, traffic, edges, agreement, malicious, refused.
+    The charts: accuracy, loss, clients, traffic, edges, agreement, malicious, refused.
     """
     from fedrank.report.charts import save
-    from fedrank.report.run_charts import RUN_CHARTS, Shown
+    from fedrank.report.run_charts import RUN_CHARTS, RunView
 
     if chart not in RUN_CHARTS:
-        raise ConfigError(f"--chart {chart}: there are {', '.join(RUN_CHARTS)}")
-    drawn = RUN_CHARTS[chart]([Shown.read(name, run) for name, run in _named(run_dirs)])
+        raise ConfigError(f"unknown chart {chart!r}; choose from {', '.join(RUN_CHARTS)}")
+    drawn = RUN_CHARTS[chart]([RunView.read(name, run) for name, run in _named(run_dirs)])
     if drawn is None:
-        raise RunError(f"{run_dirs[0]}: there is nothing to draw in the chart {chart!r}")
+        raise RunError(f"{run_dirs[0]}: nothing to draw in the chart {chart!r}")
     path = out_file or Path(f"{chart}.svg")
     save(drawn.properties(width=520, height=300), path)
-    say(f"{path} is written.")
+    say(f"Wrote {path}")
 
 
 @app.command(rich_help_panel="Experiments")
 def audit(
     run_dir: RunDirArgument,
     round_number: Annotated[
-        int | None, typer.Option("--round", min=1, help="Which vote.", show_default="the last")
+        int | None, typer.Option("--round", min=1, help="The round of the vote.", show_default="the last")
     ] = None,
     data_dir: DataDir = None,
     workers: Workers = None,
     device: SameDevice = None,
 ) -> None:
-    """Say how safe a vote was: what further ballots could have flipped, and which ballots stand apart.
+    """Show how safe a vote was: what further ballots could have flipped, and which ballots are outliers.
 
-    The paper's vote forgets ballots as it counts them. For single ballots its next round is played, and
-    not saved.
+    The paper's vote forgets ballots as it counts them; to show single ballots, the next round is run
+    without saving it.
     """
     from fedrank.engine import default_workers
     from fedrank.experiment import runner
     from fedrank.experiment.rundir import RunDirectory
+    from fedrank.paper.tables import failure_table
     from fedrank.report import audits
 
     directory = RunDirectory.open(run_dir)
@@ -258,14 +259,14 @@ def audit(
     number = round_number or max(votes)
     if number not in votes:
         raise RunError(f"{run_dir}: there was no vote in round {number}; the last was in round {max(votes)}")
-    record = votes[number]
-    out.print(audits.layer_table(number, record))
+    vote = votes[number]
+    out.print(audits.layer_table(vote))
     out.print(audits.history_table(votes))
-    if not record["vote"]["ballots"]:
+    if not vote.audit.ballots:
         data_dir, device = data_dir or directory.data_dir, device or directory.device
         setup = build_run(directory.experiment, data_dir, device)
-        with out.status("playing the next round"):
-            played = runner.rehearse(directory, setup, workers=workers or default_workers(), device=device)
-        record = runner.record_of(played)
-    out.print(audits.ballot_table(record))
-    out.print(audits.failure_table(directory.experiment))
+        with out.status("running the next round"):
+            done = runner.rehearse(directory, setup, workers=workers or default_workers(), device=device)
+        vote = audits.votes_in([runner.record_of(done)])[done.number]
+    out.print(audits.ballot_table(vote))
+    out.print(failure_table(directory.experiment))

@@ -1,4 +1,4 @@
-"""The point of it all in a minute: FRL and FedAvg on the embedded digits, in peace and under attack."""
+"""Quick tour: FRL and FedAvg on the embedded digits, without and under attack."""
 
 from __future__ import annotations
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedrank.data import Federation
-from fedrank.engine import Predictions
+
+if TYPE_CHECKING:  # reading a run's records must not wait for torch
+    from fedrank.engine import Predictions
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ from torch import nn
 
 from fedrank.attacks import Knowledge
 from fedrank.ballots.audit import Audit, audit_vote
+from fedrank.ballots.traffic import Traffic
 from fedrank.data import Federation
 from fedrank.engine import Engine, EngineRound
 from fedrank.errors import ConfigError, ModelError, TooFewUpdatesError, TrainingError
 from fedrank.experiment.adversary import Adversary, divide
 from fedrank.experiment.metrics import Evaluation, evaluation, test_samples
 from fedrank.methods import Method, check_clients, knowing
-from fedrank.methods.traffic import Traffic
 from fedrank.randomness import Purpose, keyed_generator
 
 MOST_DRAWS = 1000

@@ -1,9 +1,9 @@
 """The run directory: everything a run leaves behind, written so that a crash loses no round.
 
 config.toml       the whole resolved configuration
-environment.json  versions, machine, where the data lay
+environment.json  versions, machine, data directory
 metrics.jsonl     one line a round
-checkpoint.npz    the state after the last finished round
+checkpoint.npz    the state after the last completed round
 summary.json      the result, when the run has ended
 """
 
@@ -21,15 +21,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from fedrank.errors import RunError
 from fedrank.experiment.config import Experiment, load_file
+from fedrank.experiment.records import RoundRecord, Summary, first_problem
 
 FORMAT = 3
 CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
 CHECKPOINT, SUMMARY = "checkpoint.npz", "summary.json"
 OWN_FILES = {CONFIG, ENVIRONMENT, METRICS, CHECKPOINT, SUMMARY}
-METRICS_KEYS = {"round", "evaluation", "clients", "upload_bytes", "download_bytes", "wall_seconds"}
 
 
 @dataclass(frozen=True)
@@ -42,27 +43,27 @@ class RunDirectory:
 
     @staticmethod
     def check_free(path: Path) -> None:
-        """Refuse a directory that holds something already."""
+        """Refuse a directory that is not empty."""
         try:
             taken = next(path.iterdir(), None) if path.exists() else None
         except OSError as error:
             raise RunError(f"{path}: cannot be a run directory ({error.strerror})") from error
         if taken is not None:
             raise RunError(
-                f"{path}: holds {taken.name!r} already and is left as it is. "
-                f"Name another directory with --out, or go on with 'fedrank resume {path}'."
+                f"{path}: already contains {taken.name!r}; nothing was overwritten. "
+                f"Name another directory with --out, or continue with 'fedrank resume {path}'."
             )
 
     @classmethod
     def create(cls, path: Path, experiment: Experiment, environment: dict[str, Any]) -> RunDirectory:
-        """Make a new run directory; one that did not exist takes its name when it is complete."""
+        """Make a new run directory; it takes its name only when it is complete."""
         cls.check_free(path)
         unfinished = path if path.exists() else path.with_name(f".{path.name}.tmp")
         run = cls(unfinished, experiment, {"format": FORMAT, **environment})
         try:
             unfinished.mkdir(parents=True, exist_ok=True)
             run._write(CONFIG, experiment.to_toml().encode())
-            run._write(ENVIRONMENT, _json(run.environment))
+            run._write(ENVIRONMENT, json.dumps(run.environment, indent=2).encode() + b"\n")
             if unfinished != path:
                 unfinished.rename(path)
         except OSError as error:
@@ -90,7 +91,7 @@ class RunDirectory:
 
     @property
     def data_dir(self) -> Path:
-        """Where the data lay when the run began."""
+        """Where the data was when the run began."""
         return Path(self.environment["data_dir"])
 
     @property
@@ -120,7 +121,7 @@ class RunDirectory:
         if not path.exists():
             if len(self.read_metrics()) > 1:
                 raise RunError(
-                    f"{path}: is missing, though {METRICS} tells of finished rounds. "
+                    f"{path}: missing, although {METRICS} has completed rounds. "
                     f"Restore it, or delete {METRICS} too to begin again at round 1."
                 )
             return None
@@ -137,59 +138,55 @@ class RunDirectory:
             ) from error
         if made_for != self.experiment.fingerprint():
             raise RunError(
-                f"{path}: the checkpoint was made with other settings than {CONFIG} has now. "
+                f"{path}: the checkpoint was made with settings other than those now in {CONFIG}. "
                 "Only name, rounds and evaluate_every may change between a run and its continuation."
             )
         return arrays
 
-    def append_metrics(self, record: dict[str, Any]) -> None:
+    def append_metrics(self, record: RoundRecord) -> None:
         """Add a round's line."""
 
         def append(path: Path) -> None:
             with path.open("ab") as file:
-                file.write(json.dumps(record).encode() + b"\n")
+                file.write(record.to_json().encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
 
         self._guarded(METRICS, append)
 
-    def read_metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of all rounds; a damaged one, cut off by a crash, is left out."""
-        records = []
-        for line in self._read(METRICS).splitlines():
-            with contextlib.suppress(ValueError):
-                record = json.loads(line)
-                if _is_record(record):
-                    records.append(record)
-        return records
+    def read_metrics(self) -> list[RoundRecord]:
+        """Return the records of all rounds; a damaged line, cut off by a crash, is left out."""
+        return [record for _, record in self._metrics()]
 
     def forget_after(self, round_number: int) -> None:
-        """Drop the lines of rounds that are not in the checkpoint: they will be played again."""
-        kept = [record for record in self.read_metrics() if record["round"] <= round_number]
-        self._write(METRICS, b"".join(json.dumps(record).encode() + b"\n" for record in kept))
+        """Drop the lines of rounds after the checkpoint: they will be run again."""
+        kept = [line for line, record in self._metrics() if record.round <= round_number]
+        self._write(METRICS, b"".join(line + b"\n" for line in kept))
 
-    def write_summary(self, summary: dict[str, Any]) -> None:
+    def _metrics(self) -> Iterator[tuple[bytes, RoundRecord]]:
+        for line in self._read(METRICS).splitlines():
+            with contextlib.suppress(ValidationError):
+                yield line, RoundRecord.model_validate_json(line)
+
+    def write_summary(self, summary: Summary) -> None:
         """Write the result of the run."""
-        self._write(SUMMARY, _json(summary))
+        self._write(SUMMARY, summary.to_json(indent=2).encode() + b"\n")
 
-    def read_summary(self) -> dict[str, Any] | None:
+    def read_summary(self) -> Summary | None:
         """Return the result, or None if the run has not ended."""
         content = self._read(SUMMARY)
         path = self.path / SUMMARY
         if not path.exists():
             return None
         try:
-            summary = json.loads(content)
-            if not {"clients", "test_accuracy", "test_loss"} <= summary["evaluation"].keys():
-                raise KeyError("evaluation")
-            return {"rounds": int(summary["rounds"]), **summary}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return Summary.model_validate_json(content)
+        except ValidationError as error:
             raise RunError(
-                f"{path}: damaged ({error!r}). Delete it; 'fedrank resume' writes it again."
+                f"{path}: damaged ({first_problem(error)}). Delete it; 'fedrank resume' writes it again."
             ) from error
 
     def _read(self, name: str) -> bytes:
-        """Return a file's content, nothing if it is not there."""
+        """Return a file's content, or nothing if it does not exist."""
         try:
             return (self.path / name).read_bytes()
         except FileNotFoundError:
@@ -205,30 +202,20 @@ class RunDirectory:
             write(self.path / name)
         except OSError as error:
             intact = (
-                f" The last checkpoint is intact: go on with 'fedrank resume {self.path}'."
+                f" The last checkpoint is intact: continue with 'fedrank resume {self.path}'."
                 if (self.path / CHECKPOINT).exists()
                 else ""
             )
             raise RunError(f"{self.path / name}: cannot be written ({error.strerror}).{intact}") from error
 
 
-def _is_record(value: Any) -> bool:
-    """Tell whether a line is that of a round."""
-    if not isinstance(value, dict) or not value.keys() >= METRICS_KEYS or not value["clients"]:
-        return False
-    measured = value["evaluation"]
-    return measured is None or (
-        isinstance(measured, dict) and {"clients", "test_accuracy"} <= measured.keys()
-    )
-
-
 def write_output(path: Path, content: bytes | memoryview) -> None:
-    """Write a file that the user has named. What is no file, and what a run lives on, is left alone."""
+    """Write a file that the user named, but overwrite neither a run's own files nor anything but a file."""
     target = path.resolve()
     if target.exists() and not target.is_file():
-        raise RunError(f"{path}: is there already and is no ordinary file. Name another with --out.")
+        raise RunError(f"{path}: exists and is not an ordinary file. Name another with --out.")
     if target.name in OWN_FILES and (target.parent / ENVIRONMENT).exists():
-        raise RunError(f"{path}: the run itself needs this file. Name another with --out.")
+        raise RunError(f"{path}: belongs to the run itself. Name another with --out.")
     try:
         replace_file(target, content)
     except OSError as error:
@@ -236,7 +223,7 @@ def write_output(path: Path, content: bytes | memoryview) -> None:
 
 
 def replace_file(path: Path, content: bytes | memoryview) -> None:
-    """Write a file so that at every moment either the old or the new content is there."""
+    """Write a file so that either the old or the new content is there at every moment."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -252,7 +239,3 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-def _json(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, indent=2).encode() + b"\n"

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from fedrank.ballots.traffic import Traffic
 from fedrank.engine import Engine, local_engine
 from fedrank.errors import RunError
 from fedrank.experiment.interrupt import Interrupt
-from fedrank.experiment.metrics import Evaluation
+from fedrank.experiment.records import RoundRecord, Summary
 from fedrank.experiment.rounds import Round, Rounds, RunSetup, run_rounds
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.methods import FRL, Method
 from fedrank.methods.frl import BORDA
-from fedrank.methods.traffic import Traffic, paper_traffic
+from fedrank.methods.traffic import paper_traffic
 
 
 class Observer(Protocol):
@@ -47,22 +48,9 @@ class Observers:
             member.stopping()
 
 
-@dataclass(frozen=True)
-class Result:
-    """How the model does after `rounds` rounds, and what it took."""
-
-    rounds: int
-    evaluation: Evaluation
-    sent: Traffic
-    """The bytes that one client has really transferred in one round, on average."""
-    paper_traffic: Traffic
-    """The same as the paper counts it."""
-    wall_seconds: float
-
-
 def run(
     directory: RunDirectory, setup: RunSetup, *, workers: int, device: str, observer: Observer
-) -> Result | None:
+) -> Summary | None:
     """Run the rounds that are not done yet; return the result, or None if Ctrl-C stopped the run."""
     with (
         local_engine(setup.method, setup.federation, workers=workers, device=device) as engine,
@@ -84,8 +72,8 @@ def record(
     engine: Engine,
     rounds: Callable[[Any], Rounds],
     observer: Observer,
-) -> Result | None:
-    """Write down rounds as they are done from the last checkpoint on; return the result after the last.
+) -> Summary | None:
+    """Record rounds as they are completed from the last checkpoint on; return the result after the last.
 
     A round's line of metrics is written before its checkpoint, and dropped again on resuming if
     the checkpoint never came.
@@ -103,18 +91,18 @@ def record(
             measured = done.evaluation
         if state.round < schedule.rounds:
             return None
-        result = Result(
+        summary = Summary(
             rounds=state.round,
             evaluation=measured or setup.measure(engine, state),
             sent=_sent(directory),
             paper_traffic=paper_traffic(method),
-            wall_seconds=sum(line["wall_seconds"] for line in directory.read_metrics()),
+            wall_seconds=sum(record.wall_seconds for record in directory.read_metrics()),
         )
-        directory.write_summary(asdict(result))
-    return result
+        directory.write_summary(summary)
+    return summary
 
 
-def evaluate(directory: RunDirectory, setup: RunSetup, *, workers: int, device: str) -> Result:
+def evaluate(directory: RunDirectory, setup: RunSetup, *, workers: int, device: str) -> Summary:
     """Test the model of the last checkpoint again."""
     method, federation = setup.method, setup.federation
     state = last_state(directory, method)
@@ -124,7 +112,13 @@ def evaluate(directory: RunDirectory, setup: RunSetup, *, workers: int, device: 
     with local_engine(method, federation, workers=workers, device=device) as engine:
         measured = setup.measure(engine, state)
     seconds = time.perf_counter() - begin
-    return Result(state.round, measured, _sent(directory), paper_traffic(method), seconds)
+    return Summary(
+        rounds=state.round,
+        evaluation=measured,
+        sent=_sent(directory),
+        paper_traffic=paper_traffic(method),
+        wall_seconds=seconds,
+    )
 
 
 def rehearse(directory: RunDirectory, setup: RunSetup, *, workers: int, device: str) -> Round:
@@ -149,23 +143,24 @@ def last_state(directory: RunDirectory, method: Method[Any]) -> Any:
 
 def _sent(directory: RunDirectory) -> Traffic:
     records = directory.read_metrics()
-    clients = sum(len(record["clients"]) for record in records)
-    up, down = (sum(record[f"{way}_bytes"] for record in records) for way in ("upload", "download"))
-    return Traffic(up / clients, down / clients)
+    clients = sum(len(record.clients) for record in records)
+    return Traffic(
+        sum(record.upload_bytes for record in records) / clients,
+        sum(record.download_bytes for record in records) / clients,
+    )
 
 
-def record_of(done: Round) -> dict[str, Any]:
-    """Return a round as its line of metrics; single clients' accuracies stand in the summary only."""
-    totals = done.evaluation and replace(done.evaluation, accuracies={}, samples={})
-    return {
-        "round": done.number,
-        "train_loss": done.train_loss,
-        "refused": done.refused,
-        "evaluation": asdict(totals) if totals else None,
-        "upload_bytes": round(done.sent.upload_bytes * len(done.clients)),
-        "download_bytes": round(done.sent.download_bytes * len(done.clients)),
-        "wall_seconds": done.wall_seconds,
-        "clients": done.clients,
-        "malicious": done.malicious,
-        "vote": asdict(done.vote) if done.vote else None,
-    }
+def record_of(done: Round) -> RoundRecord:
+    """Return a round as its line of metrics; single clients' accuracies are in the summary only."""
+    return RoundRecord(
+        round=done.number,
+        train_loss=done.train_loss,
+        refused=done.refused,
+        evaluation=done.evaluation and replace(done.evaluation, accuracies={}, samples={}),
+        upload_bytes=round(done.sent.upload_bytes * len(done.clients)),
+        download_bytes=round(done.sent.download_bytes * len(done.clients)),
+        wall_seconds=done.wall_seconds,
+        clients=done.clients,
+        malicious=done.malicious,
+        vote=done.vote,
+    )

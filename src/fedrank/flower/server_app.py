@@ -84,7 +84,7 @@ def open_directory(settings: Settings) -> RunDirectory:
     if directory.experiment != experiment:
         raise RunError(f"{path}: holds a run with other settings. Name another directory (out=...).")
     summary = directory.read_summary()
-    if summary is not None and summary["rounds"] >= experiment.rounds:
+    if summary is not None and summary.rounds >= experiment.rounds:
         raise RunError(f"{path}: holds a finished run. Name another directory (out=...).")
     logger.info("Going on with the run in %s.", path)
     return directory

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from fedrank.ballots import BallotFormat
-from fedrank.ballots.traffic import packed_bits
+from fedrank.ballots.traffic import Traffic, packed_bits
 from fedrank.methods.base import Method
 from fedrank.methods.frl import FRL
 from fedrank.methods.signsgd import SignSGD
 from fedrank.methods.topk import TopK
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """What one client transfers in one round."""
-
-    upload_bytes: float
-    download_bytes: float
 
 
 def paper_traffic(method: Method[Any]) -> Traffic:

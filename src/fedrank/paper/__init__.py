@@ -1,1 +1,1 @@
-"""The paper's tables and figures, with the published numbers beside ours."""
+"""The paper's tables and figures, our numbers beside the published ones."""

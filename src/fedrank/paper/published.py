@@ -1,11 +1,13 @@
 """The numbers in the paper's tables (Mozaffari et al., 2023): accuracies in percent, deviations over clients.
 
-They stand beside ours and are never mixed with them. Figures without numbers are not in here.
+They appear beside ours and are never mixed with them. The paper's figures print no numbers.
 """
 
 from __future__ import annotations
 
 Numbers = dict[str, float]
+Published = dict[tuple[str, ...], Numbers]
+"""The numbers of a table, by the coordinates of its runs."""
 
 MALICIOUS = ("0%", "10%", "20%")
 
@@ -139,24 +141,24 @@ def _clients(mean: float, std: float, low: float | None = None, high: float | No
     return {name: value for name, value in known.items() if value is not None}
 
 
-ROBUSTNESS: dict[tuple[str, str, str], Numbers] = {
+ROBUSTNESS: Published = {
     (data, algorithm, share): _clients(*numbers)
     for (data, algorithm), row in _ROBUSTNESS.items()
     for share, numbers in zip(MALICIOUS, row, strict=True)
 }
-TRAFFIC: dict[tuple[str, str], Numbers] = {
+TRAFFIC: Published = {
     (data, algorithm): {**_clients(mean, std), "upload": upload, "download": download}
     for data, rows in _TRAFFIC.items()
     for algorithm, mean, std, upload, download in rows
 }
-NON_IID = {place: _clients(*numbers) for place, numbers in _NON_IID.items()}
-WEIGHTS = {place: _clients(*numbers) for place, numbers in _WEIGHTS.items()}
-HYPERPARAMETERS: dict[tuple[str, str, str], Numbers] = {
+NON_IID: Published = {coordinates: _clients(*numbers) for coordinates, numbers in _NON_IID.items()}
+WEIGHTS: Published = {coordinates: _clients(*numbers) for coordinates, numbers in _WEIGHTS.items()}
+HYPERPARAMETERS: Published = {
     (algorithm, name, value): _clients(*numbers)
     for (algorithm, name), values in _HYPERPARAMETERS.items()
     for value, numbers in values.items()
 }
-OTHER_SETTINGS: dict[tuple[str, str], Numbers] = {
+OTHER_SETTINGS: Published = {
     (name, value): _clients(*numbers)
     for name, values in _OTHER_SETTINGS.items()
     for value, numbers in values.items()

@@ -1,14 +1,15 @@
-"""Recipes: every table and figure of the paper, and two of our own, with the runs that it is made of."""
+"""Recipes: every table and figure of the paper, and two of our own, with the runs behind them."""
 
 from __future__ import annotations
 
+import difflib
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedrank.errors import ConfigError
-from fedrank.paper import tables, votes
-from fedrank.paper.sweep import Cell
+from fedrank.experiment.sweep import Cell
+from fedrank.paper import published, runs, votes
 
 SCALES = ("smoke", "laptop", "paper")
 FEMNIST_CLIENTS = 3400
@@ -16,7 +17,7 @@ BEYOND = "beyond the paper"
 
 
 class Shows(enum.Enum):
-    """What of a run stands in a table."""
+    """Which numbers of a run a table shows."""
 
     CLIENTS = "mean (standard deviation) of the clients' accuracies, in percent"
     SPREAD = "mean, standard deviation, least and greatest of the clients' accuracies, in percent"
@@ -34,9 +35,9 @@ def _none(scale: str) -> list[Cell]:  # noqa: ARG001
 
 @dataclass(frozen=True)
 class Recipe:
-    """A table or figure: its runs at each scale, and which parts of a run's place make rows and columns.
+    """A table or figure: its runs at each scale, and which of their coordinates make rows and columns.
 
-    One without runs is computed.
+    A recipe without runs is computed.
     """
 
     name: str
@@ -45,6 +46,8 @@ class Recipe:
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     cells: Callable[[str], list[Cell]] = _none
+    numbers: published.Published = field(default_factory=dict)
+    """The published numbers, by the coordinates of the runs."""
     shows: Shows = Shows.CLIENTS
     note: str = ""
 
@@ -68,33 +71,37 @@ RECIPES = {
             source="Table 1",
             rows=("data", "algorithm"),
             columns=("malicious",),
-            cells=tables.robustness,
-            note="Each algorithm meets the attack that was made for it; rules are told how many attack.",
+            cells=runs.robustness,
+            numbers=published.ROBUSTNESS,
+            note="Each algorithm faces the attack made for it; aggregators know the number of attackers.",
         ),
         Recipe(
             name="traffic",
             title="Accuracy and communication of every algorithm",
             source="Table 2",
             rows=("data", "algorithm"),
-            cells=tables.traffic,
+            cells=runs.traffic,
+            numbers=published.TRAFFIC,
             shows=Shows.TRAFFIC,
         ),
         Recipe(
             name="non-iid",
-            title="Two ways of dealing data unevenly",
+            title="Two non-iid partitions of the data",
             source="Table 3",
             rows=("data", "distribution"),
             columns=("algorithm",),
-            cells=tables.non_iid,
+            cells=runs.non_iid,
+            numbers=published.NON_IID,
             shows=Shows.SPREAD,
         ),
         Recipe(
             name="weights",
-            title="Three ways of drawing the random weights, and FedAvg",
+            title="Three initializations of the random weights, and FedAvg",
             source="Table 4",
             rows=("data",),
             columns=("weights",),
-            cells=tables.weights,
+            cells=runs.weights,
+            numbers=published.WEIGHTS,
             shows=Shows.SPREAD,
         ),
         Recipe(
@@ -107,24 +114,26 @@ RECIPES = {
             title="Batch sizes, local epochs and learning rates on CIFAR10, with 10% malicious clients",
             source="Table 6",
             rows=("algorithm", "setting", "value"),
-            cells=tables.hyperparameters,
+            cells=runs.hyperparameters,
+            numbers=published.HYPERPARAMETERS,
         ),
         Recipe(
             name="settings",
             title="Participants, local epochs and degrees of non-iid data on CIFAR10",
             source="Table 7",
             rows=("setting", "value"),
-            cells=tables.other_settings,
+            cells=runs.other_settings,
+            numbers=published.OTHER_SETTINGS,
             note="The paper heads this column '10% malicious', but its numbers are those without attack.",
         ),
         Recipe(
             name="bound",
-            title="The chance that a vote fails: the paper's upper bound, and the probability that it bounds",
+            title="The probability that a vote fails: the paper's upper bound and the exact value",
             source="Figure 3",
         ),
         Recipe(
             name="communication",
-            title="Bytes of one client in one round against the parameters of a network",
+            title="Traffic of one client in one round against the size of the network",
             source="Figure 4",
         ),
         Recipe(
@@ -133,15 +142,15 @@ RECIPES = {
             source="Figure 5",
             rows=("data",),
             columns=("k",),
-            cells=tables.subnetworks,
-            note="100% is the random network as it is; 0% has no edge and is not run.",
+            cells=runs.subnetworks,
+            note="100% is the whole random network; 0% has no edges and is not run.",
         ),
         Recipe(
             name="curves",
             title="Learning curves with different numbers of local epochs on CIFAR10",
             source="Figure 6",
             rows=("local epochs",),
-            cells=tables.curves,
+            cells=runs.curves,
         ),
         Recipe(
             name="votes",
@@ -154,11 +163,11 @@ RECIPES = {
         ),
         Recipe(
             name="ballots",
-            title="What a ballot costs and what it is worth: accuracy against bytes",
+            title="Ballot formats: accuracy against traffic",
             source=BEYOND,
             rows=("ballots", "broadcasts"),
             columns=("malicious",),
-            cells=tables.ballots,
+            cells=runs.ballots,
             shows=Shows.SENT,
             note="Malicious clients reverse their rankings.",
         ),
@@ -169,41 +178,43 @@ RECIPES = {
 def recipe_named(name: str) -> Recipe:
     """Return a recipe by its name."""
     if name not in RECIPES:
-        raise ConfigError(f"there is no table {name!r}; there are: {', '.join(RECIPES)}")
+        close = difflib.get_close_matches(name, RECIPES, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(RECIPES)}"
+        raise ConfigError(f"unknown table {name!r}; {hint}")
     return RECIPES[name]
 
 
 def chosen(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
-    """Return the runs that have the words of `only` in their place.
+    """Return the runs whose coordinates include the words of `only`.
 
-    Words for the same thing choose each of them: mnist, FRL and FedAvg are two algorithms on one data set.
+    Words for the same coordinate are alternatives: mnist, FRL and FedAvg are two algorithms on one data set.
     """
     words = {word.lower() for word in only}
-    known = dict.fromkeys((key, value.lower()) for cell in cells for key, value in cell.place.items())
+    known = dict.fromkeys((key, value.lower()) for cell in cells for key, value in cell.coordinates.items())
     if unknown := sorted(words - {value for _, value in known}):
         raise ConfigError(
-            f"--only {', '.join(unknown)}: no run has that; there are: "
+            f"--only {', '.join(unknown)}: no run matches; choose from: "
             + "; ".join(dict.fromkeys(value for _, value in known))
         )
     wanted = {key: {value for each, value in known if each == key} & words for key, _ in known}
     found = [
         cell
         for cell in cells
-        if all(not wanted[key] or value.lower() in wanted[key] for key, value in cell.place.items())
+        if all(not wanted[key] or value.lower() in wanted[key] for key, value in cell.coordinates.items())
     ]
     if cells and not found:
-        raise ConfigError(f"--only {', '.join(only)}: no run has all of that together")
+        raise ConfigError(f"--only {', '.join(only)}: no run matches all of these")
     return found
 
 
 def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
-    """Say which settings of some runs are not the published ones; beyond the paper, not those of `laptop`."""
+    """List the settings that differ from the published ones, or from `laptop` for tables beyond the paper."""
     origin = recipe.origin
-    published = {tuple(cell.place.values()): cell for cell in recipe.cells(origin)}
+    originals = {tuple(cell.coordinates.values()): cell for cell in recipe.cells(origin)}
     everyone = {_whom(cell) for cell in cells}
     found: dict[str, list[tuple[str, str, str]]] = {}
     for cell in cells:
-        original = published.get(tuple(cell.place.values()))
+        original = originals.get(tuple(cell.coordinates.values()))
         if original is None or original.experiment == cell.experiment:
             continue
         theirs, ours = original.experiment.flat(), cell.experiment.flat()
@@ -216,23 +227,23 @@ def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
 
 
 def _whom(cell: Cell) -> str:
-    """Return whose run it is: one of several algorithms, or of several ways to draw weights."""
-    return cell.place.get("algorithm") or cell.place.get("weights", "")
+    """Return whose run it is: the algorithm, or the initialization of the weights."""
+    return cell.coordinates.get("algorithm") or cell.coordinates.get("weights", "")
 
 
 def _sentence(key: str, told: Sequence[tuple[str, str, str]], everyone: set[str], origin: str) -> str:
-    """Say what a setting is, for whom if not for everyone, and what it is originally."""
+    """Say what a setting is, for whom if not for everyone, and what it was originally."""
     names = dict.fromkeys(name for name, _, _ in told)
     some = f" for {', '.join(names)}" if names.keys() != everyone else ""
-    ours, theirs = (", ".join(sorted({each[place] for each in told})) for place in (1, 2))
+    ours, theirs = (", ".join(sorted({each[column] for each in told})) for column in (1, 2))
     return f"{key} {ours}{some} ({origin}: {theirs})"
 
 
 def caption(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
-    """Say in a sentence what is not as published; for each data set by itself, if they are different."""
+    """Say in one sentence what differs from the paper, for each data set separately if they disagree."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
-        groups.setdefault(cell.place.get("data", ""), []).append(cell)
+        groups.setdefault(cell.coordinates.get("data", ""), []).append(cell)
     other = "the paper" if recipe.published else f"the scale {recipe.origin}"
     told = {name: "; ".join(differences(recipe, some)) for name, some in groups.items()}
     if len(set(told.values())) > 1:
@@ -241,18 +252,20 @@ def caption(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
 
 
 def assumptions(cells: Sequence[Cell]) -> list[str]:
-    """Say what the presets decide that the paper does not say; it is the same at every scale."""
+    """Say what the presets assume where the paper is silent; it is the same at every scale."""
     if not cells:
         return []
     decays = ", ".join(sorted({str(cell.experiment.local.rate_decay) for cell in cells}))
     kept = {cell.experiment.data.test_share for cell in cells if not cell.experiment.data.test_shards}
-    words = [f"the learning rate is multiplied by {decays} every round, and falls by a cosine within one"]
-    words += [f"clients are dealt the training set, and each keeps {share:.0%} to test on" for share in kept]
+    words = [
+        f"the learning rate is multiplied by {decays} every round, with a cosine schedule within a round"
+    ]
+    words += [f"clients share the training set, and each keeps {share:.0%} for testing" for share in kept]
     if any(cell.experiment.data.test_shards for cell in cells):
-        words.append("with shards they are tested on shards of the test set, of the same classes")
-    return [f"Not said in the paper: {'; '.join(words)}."]
+        words.append("with shards, clients are tested on shards of the test set with the same classes")
+    return [f"Not stated in the paper: {'; '.join(words)}."]
 
 
 def _told(value: object) -> str:
-    """Return a setting in words; without a number of clients every writer is one."""
-    return "a client for each writer" if value is None else str(value)
+    """Return a setting in words; without a number of clients, every writer is a client."""
+    return "one client per writer" if value is None else str(value)

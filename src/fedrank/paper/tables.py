@@ -1,222 +1,312 @@
-"""The runs behind the paper's tables and figures.
-
-Every run is a shipped preset with some settings. `paper` is the published setting, `laptop` has fewer
-rounds and the rates that these take, and `smoke` a few clients and one round on the digits, to see that
-everything works.
-"""
+"""The tables of the paper and beyond, our numbers beside the published ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import functools
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
-from fedrank.paper import published
-from fedrank.paper.sweep import Cell
+from rich.console import Group
+from torch import nn
 
-DATA = ("mnist", "cifar10", "femnist")
-ROUNDS = {"mnist": 30, "cifar10": 10, "femnist": 30}
-"""How many rounds are played at the scale `laptop`."""
-QUICK_START = {
-    "cifar10": ("network.weights=signed-kaiming-constant", "local.learning_rate=0.003"),
-    "femnist": ("local.learning_rate=0.02",),
-}
-"""For training weights at the scale `laptop`: the published rates get nowhere in the first rounds."""
-SMOKE = ("rounds=1", "local.epochs=1", "data.clients=60", "clients_per_round=6", "evaluate_every=1")
+from fedrank import __version__
+from fedrank.ballots.failure import failure_bound, failure_probability, whole_share
+from fedrank.errors import RunError
+from fedrank.experiment.config import Experiment
+from fedrank.experiment.records import CellResult, FinishedCell, UnfinishedCell
+from fedrank.nn import NETWORKS, supernetwork
+from fedrank.paper.published import ARCHITECTURES
+from fedrank.paper.recipes import FEMNIST_CLIENTS, Recipe, Shows
+from fedrank.paper.traffic import TrafficRow, traffic_table
+from fedrank.report.audits import audit_table, with_note
+from fedrank.report.text_table import TextTable
 
-
-@dataclass(frozen=True)
-class Algorithm:
-    """A row of the paper's tables: what it sends, how it is set up, and the attack that was made for it."""
-
-    name: str
-    weights: bool
-    settings: tuple[str, ...] = ()
-    attack: str = "reverse"
-
-
-def _ranks(name: str, *settings: str) -> Algorithm:
-    return Algorithm(name, weights=False, settings=("method.vote=borda", *settings))
-
-
-FEDAVG = Algorithm("FedAvg", weights=True, attack="scaled")
-TRIMMED_MEAN = Algorithm("Trimmed-mean", True, ("method.aggregator=trimmed-mean",), "dyn-trimmed-mean")
-MULTI_KRUM = Algorithm("Multi-Krum", True, ("method.aggregator=multi-krum",), "dyn-multi-krum")
-SIGNSGD = Algorithm("SignSGD", True, ("method.name=signsgd",), "sign-reverse")
-TOPK_50 = Algorithm("TopK 50%", True, ("method.name=topk", "method.share=0.5"), "scaled")
-TOPK_10 = Algorithm("TopK 10%", True, ("method.name=topk", "method.share=0.1"), "scaled")
-FRL = _ranks("FRL")
-SPARSE_50 = _ranks("Sparse-FRL, top 50%", "wire.ballots=top=50%")
-SPARSE_10 = _ranks("Sparse-FRL, top 10%", "wire.ballots=top=10%")
-MAGNITUDE = _ranks("FRL, magnitude scores", "network.scores=magnitude")
-AUTHORS = _ranks("FRL, authors' scores", "network.scores=authors")
+SMOOTHED = 3
+"""Accuracies on small data are noisy, so this many last measurements are averaged."""
+Metric = Literal["mean", "std", "min", "max"]
+SPREAD: tuple[Metric, ...] = ("mean", "std", "min", "max")
+PAPER = "paper"
+BOUND_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
+"""Rounded up to whole clients, because 10% of 25 is not a whole number."""
+NETWORK_OF = {"mnist": "lenet", "cifar10": "conv8", "femnist": "lenet-62"}
 
 
-def run_of(
-    algorithm: Algorithm,
-    data: str,
-    scale: str,
-    place: dict[str, str],
-    settings: Iterable[str] = (),
-    share: float = 0.0,
-    numbers: published.Numbers | None = None,
-) -> Cell:
-    """Return one run: an algorithm on a data set at a scale, with what makes this run different."""
-    attacked = (f"attack.name={algorithm.attack}", f"attack.share={share}") if share else ()
-    chosen = (*algorithm.settings, *settings, *attacked)
-    suffix = "-weights" if algorithm.weights else ""
-    match scale:
-        case "smoke":
-            return Cell(place, f"digits{suffix}", (*SMOKE, *chosen), numbers)
-        case "laptop":
-            size = (f"rounds={ROUNDS[data]}", "evaluate_every=5")
-            start = QUICK_START.get(data, ()) if algorithm.weights else ()
-            return Cell(place, f"{data}{suffix}", (*start, *chosen, *size), numbers)
+def results_table(recipe: Recipe, rows: Sequence[CellResult], notes: Sequence[str] = ()) -> TextTable:
+    """Return the results of a recipe's runs as a table; runs that are not finished are marked."""
+    published = any(row.published for row in rows)
+    columns = _in_order(_heading(row, recipe.columns) for row in rows)
+    metrics: Sequence[Metric | None] = SPREAD if recipe.shows is Shows.SPREAD else (None,)
+    keys = [*recipe.rows, *(["metric"] if recipe.shows is Shows.SPREAD else [])]
+    headings = list(keys)
+    for column in columns:
+        for name in _columns(recipe, column):
+            headings += [name, *([_theirs_heading(recipe, name)] if published else [])]
+    lines = []
+    for position in _in_order(tuple(row.coordinates[key] for key in recipe.rows) for row in rows):
+        found = {
+            _heading(row, recipe.columns): row
+            for row in rows
+            if tuple(row.coordinates[key] for key in recipe.rows) == position
+        }
+        for metric in metrics:
+            line = [*position, *([metric] if metric else [])]
+            for column in columns:
+                row = found.get(column)
+                blank = [""] * len(_columns(recipe, column))
+                ours = _ours(recipe, row, metric) if row else blank
+                theirs = _theirs(recipe, row, metric) if row and published else blank
+                for pair in zip(ours, theirs, strict=True):
+                    line += pair if published else pair[:1]
+            lines.append(line)
+    problems = _in_order(
+        f"Unusable: {row.problem}" for row in rows if isinstance(row, UnfinishedCell) and row.problem
+    )
+    return TextTable(
+        f"{recipe.source}: {recipe.title}",
+        headings,
+        lines,
+        [_legend(recipe, rows), *notes, *problems],
+        keys=len(keys),
+        together=len(_columns(recipe, "")) * (2 if published else 1),
+        reference=PAPER,
+    )
+
+
+def _columns(recipe: Recipe, column: str) -> list[str]:
+    traffic = ["upload", "download"] if recipe.shows in (Shows.TRAFFIC, Shows.SENT) else []
+    return [column or "accuracy", *traffic]
+
+
+def _theirs_heading(recipe: Recipe, name: str) -> str:
+    """Return the heading of the paper's numbers, with the name of the number if a run has several."""
+    return PAPER if len(_columns(recipe, "")) == 1 else f"{PAPER} {name}"
+
+
+def _ours(recipe: Recipe, row: CellResult, metric: Metric | None) -> list[str]:
+    if recipe.shows is Shows.TRAFFIC:
+        return [_accuracy(recipe, row, metric), *(f"{each:.2f}" for each in _mebibytes(row.coordinates))]
+    if recipe.shows is Shows.SENT:
+        return [_accuracy(recipe, row, metric), *_kibibytes(row)]
+    return [_accuracy(recipe, row, metric)]
+
+
+def _accuracy(recipe: Recipe, row: CellResult, metric: Metric | None) -> str:
+    if isinstance(row, UnfinishedCell):
+        if row.problem:
+            return "unusable"
+        return "unfinished" if row.begun else "not run"
+    if metric is not None:
+        text = f"{100 * _of_clients(row, metric):.1f}"
+    elif recipe.shows is Shows.SMOOTHED:
+        text = f"{100 * accuracy_of(row):.1f}"
+    elif recipe.shows is Shows.SENT:
+        text = f"{100 * row.evaluation.test_accuracy:.1f}"
+    else:
+        text = f"{100 * _of_clients(row, 'mean'):.1f} ({100 * _of_clients(row, 'std'):.1f})"
+    if row.evaluation.backdoor is not None:
+        text += f" (backdoor {100 * row.evaluation.backdoor:.0f})"
+    return text if row.made_with.fedrank == __version__ else f"{text} *"
+
+
+def _of_clients(row: FinishedCell, metric: Metric) -> float:
+    value: float | None = getattr(row.evaluation.clients, metric)
+    if value is None:
+        raise RunError(f"the result of {' '.join(row.coordinates.values())} has no {metric!r} of the clients")
+    return value
+
+
+def accuracy_of(row: FinishedCell) -> float:
+    """Return a finished run's accuracy on all test data, averaged over its last measurements."""
+    return statistics.fmean(row.curve.accuracy[-SMOOTHED:])
+
+
+def smoothing(rows: Sequence[FinishedCell]) -> str:
+    """Say how many measurements accuracies are averaged over, if more than one."""
+    most = max((len(row.curve.accuracy[-SMOOTHED:]) for row in rows), default=SMOOTHED)
+    return f", the mean of the last {most} measurements" if most > 1 else ""
+
+
+def _theirs(recipe: Recipe, row: CellResult, metric: Metric | None) -> list[str]:
+    numbers = row.published or {}
+    match recipe.shows:
+        case Shows.SPREAD:
+            return [str(numbers[metric]) if metric in numbers else ""]
+        case Shows.TRAFFIC:
+            return [_with_deviation(numbers), str(numbers["upload"]), str(numbers["download"])]
         case _:
-            return Cell(place, f"{data}{suffix}", chosen, numbers)
+            return [_with_deviation(numbers)]
 
 
-def robustness(scale: str) -> list[Cell]:
-    """Return six algorithms and two further score modes, with 0, 10 and 20% malicious clients."""
-    rows = (FEDAVG, TRIMMED_MEAN, MULTI_KRUM, SIGNSGD, FRL, MAGNITUDE, AUTHORS, SPARSE_50)
-    return [
-        run_of(
-            algorithm,
-            data,
-            scale,
-            {"data": data, "algorithm": algorithm.name, "malicious": f"{share:.0%}"},
-            share=share,
-            numbers=published.ROBUSTNESS.get((data, algorithm.name, f"{share:.0%}")),
-        )
-        for data in DATA
-        for algorithm in rows
-        for share in (0.0, 0.1, 0.2)
+def _with_deviation(numbers: Mapping[str, float]) -> str:
+    return f"{numbers['mean']} ({numbers['std']})" if numbers else ""
+
+
+def _mebibytes(coordinates: dict[str, str]) -> tuple[float, float]:
+    """Return what an algorithm sends and receives with the paper's network, as the paper counts."""
+    row = next(
+        row for row in _traffic(NETWORK_OF[coordinates["data"]]) if row.name == coordinates["algorithm"]
+    )
+    return row.upload_mebibytes, row.download_mebibytes
+
+
+@functools.cache
+def _traffic(network: str) -> list[TrafficRow]:
+    return list(traffic_table(supernetwork(NETWORKS[network](), seed=0).layout))
+
+
+def _kibibytes(row: CellResult) -> list[str]:
+    if isinstance(row, UnfinishedCell):
+        return ["", ""]
+    return [f"{size / 2**10:,.0f}" for size in (row.sent.upload_bytes, row.sent.download_bytes)]
+
+
+def _legend(recipe: Recipe, rows: Sequence[CellResult]) -> str:
+    finished = [row for row in rows if isinstance(row, FinishedCell)]
+    averaged = smoothing(finished) if recipe.shows is Shows.SMOOTHED else ""
+    text = f"Numbers: {recipe.shows.value}{averaged}. {recipe.note}".strip()
+    if others := sorted({row.made_with.fedrank for row in finished} - {__version__}):
+        text += f" *: made by fedrank {', '.join(others)}, this is {__version__}."
+    clients = (row.evaluation.clients.clients for row in finished if row.preset.startswith("femnist"))
+    writers = {count for count in clients if count is not None}
+    if writers and writers != {FEMNIST_CLIENTS}:
+        text += f" femnist: {max(writers)} clients (paper: {FEMNIST_CLIENTS})."
+    return text
+
+
+def made(rows: Sequence[FinishedCell]) -> str:
+    """Say when finished runs were made, and with which versions."""
+
+    def told(key: str) -> str:
+        values = sorted({str(getattr(row.made_with, key)) for row in rows})
+        return values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}"
+
+    revisions = sorted({_short(row.made_with.revision) for row in rows if row.made_with.revision})
+    source = f" (revision{'s' if len(revisions) > 1 else ''} {', '.join(revisions)})" if revisions else ""
+    versions = f"fedrank {told('fedrank')}{source}, torch {told('torch')}, NumPy {told('numpy')}"
+    return f"made {told('date')}, {versions}"
+
+
+def _short(revision: str) -> str:
+    """Return the first letters of a revision, and whether its source had been changed.
+
+    >>> _short("75733fc0a1b2c3d4 with changes")
+    '75733fc with changes'
+    """
+    name, _, changed = revision.partition(" ")
+    return f"{name[:7]} {changed}".strip()
+
+
+def bound_table(recipe: Recipe, clients: int = 25) -> TextTable:
+    """Return the probability that a vote of so many clients fails."""
+    shares = _in_order(whole_share(clients, share) for share in BOUND_SHARES)
+    rows = [
+        [
+            f"{round(share * clients)} ({share:.0%})",
+            *(
+                text
+                for p in (0.6, 0.7, 0.8, 0.9)
+                for text in (
+                    f"{failure_bound(clients, p, share):.3f}",
+                    f"{failure_probability(clients, p, share):.3f}",
+                )
+            ),
+        ]
+        for share in shares
     ]
+    headings = ["malicious", *(text for p in (0.6, 0.7, 0.8, 0.9) for text in (f"p={p}", "exact"))]
+    note = (
+        f"{clients} clients per round; a benign client favors a good edge with probability p. Each p has the "
+        "paper's bound, which says nothing where it is 1, and the exact probability beside it."
+    )
+    return TextTable(f"{recipe.source}: {recipe.title}", headings, rows, [note], together=2)
 
 
-def traffic(scale: str) -> list[Cell]:
-    """Return what each algorithm reaches for its bytes."""
-    rows = (FEDAVG, FRL, SPARSE_50, SPARSE_10, SIGNSGD, TOPK_50, TOPK_10)
-    return [
-        run_of(
-            algorithm,
-            data,
-            scale,
-            {"data": data, "algorithm": algorithm.name},
-            numbers=published.TRAFFIC[data, algorithm.name],
-        )
-        for data in DATA
-        for algorithm in rows
+def communication_table(recipe: Recipe) -> TextTable:
+    """Return the traffic of every method on the paper's networks."""
+    names = ("lenet", "conv8", "lenet-62")
+    tables = {name: _traffic(name) for name in names}
+    rows = [
+        [
+            row.name,
+            *(
+                f"{tables[name][number].upload_mebibytes:.2f} / {tables[name][number].download_mebibytes:.2f}"
+                for name in names
+            ),
+        ]
+        for number, row in enumerate(tables["lenet"])
     ]
-
-
-def non_iid(scale: str) -> list[Cell]:
-    """Return two ways of dealing data unevenly. The digits of `smoke` have no test set to cut into shards."""
-    dealt = {
-        "dirichlet": ("data.partition=dirichlet",),
-        "shards": ("data.partition=shards", *([] if scale == "smoke" else ["data.test_shards=true"])),
-    }
-    return [
-        run_of(
-            algorithm,
-            data,
-            scale,
-            {"data": data, "distribution": partition, "algorithm": algorithm.name},
-            dealt[partition],
-            numbers=published.NON_IID[data, partition, algorithm.name],
-        )
-        for data in DATA[:2]
-        for partition in ("dirichlet", "shards")
-        for algorithm in (FEDAVG, FRL)
+    notes = [
+        "MiB that one client sends / receives in one round.",
+        "The lower bound holds for a ranking by itself. Coded ballots can be shorter, because they are coded "
+        "against the broadcast, which a client's ranking resembles. Their size depends on the data; here "
+        "it is that measured on MNIST.",
     ]
+    return TextTable(f"{recipe.source}: {recipe.title}", ["method", *names], rows, notes)
 
 
-def weights(scale: str) -> list[Cell]:
-    """Return three ways of drawing the weights, and FedAvg, which trains them."""
-    found = []
-    for data in DATA:
-        numbers = published.WEIGHTS[data, FEDAVG.name]
-        found.append(run_of(FEDAVG, data, scale, {"data": data, "weights": FEDAVG.name}, numbers=numbers))
-        for name in ("glorot-normal", "kaiming-normal", "signed-kaiming-constant"):
-            numbers = published.WEIGHTS[data, name]
-            place = {"data": data, "weights": name}
-            found.append(run_of(FRL, data, scale, place, (f"network.weights={name}",), numbers=numbers))
+def networks_table(recipe: Recipe) -> TextTable:
+    """Return the layers of the paper's networks."""
+    rows = []
+    for name, published in ARCHITECTURES.items():
+        ours = layers_of(NETWORKS[name]())
+        rows += [
+            [name, layer, _size(size), _size(theirs)]
+            for (layer, size), (_, theirs) in zip(ours, published, strict=True)
+        ]
+        sums = [sum(size for _, size in layers if size) for layers in (ours, published)]
+        rows.append([name, "all", *map(_size, sums)])
+    headings = ["network", "layer", "parameters", PAPER]
+    note = "Our networks pool before ReLU, which gives the same numbers. The paper prints no sums."
+    return TextTable(
+        f"{recipe.source}: {recipe.title}", headings, rows, [note], keys=2, together=2, reference=PAPER
+    )
+
+
+def failure_table(experiment: Experiment) -> Group:
+    """Return how likely a simplified vote of a run fails, by the paper's bound and exactly."""
+    n = experiment.clients_per_round
+    alpha = whole_share(n, experiment.attack.share)
+    table = audit_table(f"How likely a vote of {n} ballots drops a good edge, {round(alpha * n)} malicious")
+    for column in ("benign clients rank it on top", "the paper's bound", "exactly"):
+        table.add_column(column, justify="right")
+    for p in (0.6, 0.7, 0.8, 0.9):
+        bound, exact = failure_bound(n, p, alpha), failure_probability(n, p, alpha)
+        table.add_row(f"{p:.0%}", f"{bound:.3f}", f"{exact:.4f}")
+    return with_note(table, "For the simplified vote of the paper's proof: each ballot only says in or out.")
+
+
+def layers_of(network: nn.Module) -> list[tuple[str, int | None]]:
+    """Return a network's layers in the paper's words, with their numbers of parameters.
+
+    The paper lists an activation with the layer before it, and pooling after both.
+    """
+    found: list[tuple[str, int | None]] = []
+    for module in network.modules():
+        match module:
+            case nn.Conv2d():
+                found.append((f"Convolution({module.out_channels})", module.weight.numel()))
+            case nn.Linear():
+                found.append((f"FC({module.out_features})", module.weight.numel()))
+            case nn.MaxPool2d():
+                found.append((f"MaxPool({module.kernel_size}x{module.kernel_size})", None))
+            case nn.ReLU():
+                last = max(number for number, (_, size) in enumerate(found) if size)
+                found[last] = (f"{found[last][0]} + ReLU", found[last][1])
     return found
 
 
-def subnetworks(scale: str) -> list[Cell]:
-    """Return subnetworks of 10 to 90% of the edges, and the whole random network."""
-    return [
-        run_of(FRL, data, scale, {"data": data, "k": f"{percent}%"}, (f"network.keep={percent / 100}",))
-        for data in DATA
-        for percent in range(10, 101, 10)
-    ]
+def _size(parameters: int | None) -> str:
+    return "-" if parameters is None else f"{parameters:,}"
 
 
-KEYS = {
-    "batch size": "local.batch_size",
-    "local epochs": "local.epochs",
-    "learning rate": "local.learning_rate",
-    "participants": "clients_per_round",
-    "beta": "data.beta",
-}
-"""The paper's words for settings of ours."""
+COMPUTED = {"bound": bound_table, "communication": communication_table, "networks": networks_table}
+"""Tables that need no run."""
 
 
-def hyperparameters(scale: str) -> list[Cell]:
-    """Return other batch sizes, epochs and learning rates, with 10% malicious clients."""
-    algorithms = {each.name: each for each in (FRL, FEDAVG, TRIMMED_MEAN, MULTI_KRUM, SIGNSGD)}
-    algorithms["TopK"] = TOPK_10
-    found = []
-    for (name, key, value), numbers in published.HYPERPARAMETERS.items():
-        place = {"algorithm": name, "setting": key, "value": value}
-        settings = (f"{KEYS[key]}={value}",) if key in KEYS else ()
-        found.append(run_of(algorithms[name], "cifar10", scale, place, settings, 0.1, numbers))
-    return found
+def _heading(row: CellResult, keys: tuple[str, ...]) -> str:
+    return " ".join(row.coordinates[key] for key in keys)
 
 
-def other_settings(scale: str) -> list[Cell]:
-    """Return other numbers of participants and epochs, and other degrees of non-iid data."""
-    found = []
-    for (key, value), numbers in published.OTHER_SETTINGS.items():
-        settings = (f"{KEYS[key]}={value}.0",) if key == "beta" else (f"{KEYS[key]}={value}",)
-        found.append(run_of(FRL, "cifar10", scale, {"setting": key, "value": value}, settings, 0.0, numbers))
-    return found
-
-
-EXACT, ROUNDED = "exact coded", "levels=256 coded"
-BALLOTS = (
-    (EXACT, EXACT),
-    (EXACT, ROUNDED),
-    *(
-        (f"levels={count}{dither} coded", ROUNDED)
-        for count in (256, 64, 16, 4, 2)
-        for dither in ("", " dithered")
-    ),
-    ("top=50% coded", EXACT),
-    ("top=10% coded", EXACT),
-)
-"""Kinds of ballots, each with the broadcasts that go with it."""
-
-
-def ballots(scale: str) -> list[Cell]:
-    """Return every kind of ballot, without and with 20% reversing clients. The paper has no such table."""
-    return [
-        run_of(
-            FRL,
-            "mnist",
-            scale,
-            {"ballots": kind, "broadcasts": broadcasts, "malicious": f"{share:.0%}"},
-            (f"wire.ballots={kind}", f"wire.broadcasts={broadcasts}"),
-            share=share,
-        )
-        for kind, broadcasts in BALLOTS
-        for share in (0.0, 0.2)
-    ]
-
-
-def curves(scale: str) -> list[Cell]:
-    """Return runs with different numbers of local epochs."""
-    return [
-        run_of(FRL, "cifar10", scale, {"local epochs": str(epochs)}, (f"local.epochs={epochs}",))
-        for epochs in (1, 2, 5, 10)
-    ]
+def _in_order(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))

@@ -1,9 +1,11 @@
-"""What a client and round cost to communicate: the paper's table and figure, with our kinds added."""
+"""The traffic of one client and round: the paper's table and figure, with our ballot formats added."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+from rich.table import Table
 
 from fedrank.ballots import BallotFormat
 from fedrank.ballots.traffic import least_bits, packed_bits
@@ -26,7 +28,7 @@ class TrafficRow:
     upload: float
     download: float
     source: str
-    """`paper` where the paper counts so too, `packed` for our kinds, `measured` where data decides."""
+    """`paper` if the paper counts it too, `packed` for our formats, `measured` if it depends on the data."""
 
     @property
     def upload_mebibytes(self) -> float:
@@ -40,8 +42,8 @@ class TrafficRow:
 def traffic_table(layout: Layout) -> Iterator[TrafficRow]:
     """Yield the rows of the paper's table for any network, then ours.
 
-    A weight has 32 bits, a sign 1. TopK sends the chosen weights, and one bit for every weight that
-    says which were chosen.
+    A weight has 32 bits, a sign 1. TopK sends the chosen weights, and one bit for every weight to say
+    which were chosen.
     """
     weights, signs = 4.0 * layout.size, layout.size / 8
     ranking = packed_bits(layout, BallotFormat.parse("exact")) / 8
@@ -63,7 +65,27 @@ def traffic_table(layout: Layout) -> Iterator[TrafficRow]:
 
 
 def traffic_by_size(sizes: list[int]) -> Iterator[tuple[int, TrafficRow]]:
-    """Yield the table for networks of one layer with so many parameters: the paper's figure."""
+    """Yield the table for networks of one layer of each size: the paper's figure."""
     for size in sizes:
         for row in traffic_table(Layout.of([("layer", (size,))])):
             yield size, row
+
+
+def traffic_listing(network: str, edges: int, rows: Iterable[TrafficRow]) -> Table:
+    """Return what a client sends and receives with every method, for the terminal."""
+    table = Table(
+        title=f"{network}, {edges:,} edges: one client and round, in MiB",
+        caption="measured: bits per edge on MNIST, rounds 1 to 30; they depend on the data",
+        title_justify="left",
+        caption_justify="left",
+        box=None,
+        padding=(0, 2),
+    )
+    table.add_column("method")
+    table.add_column("upload", justify="right")
+    table.add_column("download", justify="right")
+    table.add_column("counted")
+    for row in rows:
+        counted = {"paper": "as in the paper", "packed": "packed", "measured": "measured"}[row.source]
+        table.add_row(row.name, f"{row.upload_mebibytes:.2f}", f"{row.download_mebibytes:.2f}", counted)
+    return table

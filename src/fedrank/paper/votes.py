@@ -6,13 +6,13 @@ It is not in the paper, which knows one vote and calls the reversed ranking the 
 from __future__ import annotations
 
 from fedrank.attacks import ATTACKS, Target
-from fedrank.paper.sweep import Cell
+from fedrank.experiment.sweep import Cell
 from fedrank.parameters import parameters_of
 
 VOTES = ("borda", "screened-mean", "nnm+trimmed-mean")
 SHARES = (0.1, 0.2, 0.3, 0.4)
 ROUNDS = 30
-RIVALS = (
+BASELINES = (
     ("FedAvg", "mean", "scaled"),
     ("FedAvg", "trimmed-mean", "dyn-trimmed-mean"),
     ("FedAvg", "multi-krum", "dyn-multi-krum"),
@@ -35,14 +35,14 @@ def cells(scale: str) -> list[Cell]:
     The paper has no such table: `paper` is `laptop`.
     """
     if scale == "smoke":
-        peace = [votes_cell("digits", vote, "none", 0.0, 1) for vote in VOTES[:2]]
-        return peace + [votes_cell("digits", vote, "mirror", 0.2, 1) for vote in VOTES[:2]]
+        honest = [votes_cell("digits", vote, "none", 0.0, 1) for vote in VOTES[:2]]
+        return honest + [votes_cell("digits", vote, "mirror", 0.2, 1) for vote in VOTES[:2]]
     found = []
     for vote in VOTES:
         found.append(votes_cell("digits", vote, "none", 0.0, ROUNDS))
         for attack in attacks_on_rankings():
             found += [votes_cell("digits", vote, attack, share, ROUNDS) for share in SHARES]
-    found += rival_cells("digits", SHARES)
+    found += baseline_cells("digits", SHARES)
     for vote in VOTES:
         found.append(votes_cell("mnist", vote, "none", 0.0, ROUNDS))
         for attack in attacks_on_rankings() if vote == DEFAULT else STRONGEST[vote]:
@@ -64,13 +64,13 @@ def votes_cell(data: str, vote: str, attack: str, share: float, rounds: int) -> 
     """Return the run of one vote under one attack."""
     often = 2 if data == "digits" else 5
     settings = (f"rounds={rounds}", f"evaluate_every={often}", f"method.vote={vote}", *_attack(attack, share))
-    return Cell(_place(data, vote, attack, share), data, settings)
+    return Cell(_coordinates(data, vote, attack, share), data, settings)
 
 
-def rival_cells(data: str, shares: tuple[float, ...]) -> list[Cell]:
-    """Return the methods that train weights, in peace and under the attacks made for them."""
+def baseline_cells(data: str, shares: tuple[float, ...]) -> list[Cell]:
+    """Return the methods that train weights, without attack and under the attacks made for them."""
     found = []
-    for method, aggregator, attack in RIVALS:
+    for method, aggregator, attack in BASELINES:
         name = method if aggregator == "mean" else f"{method}, {aggregator}"
         for share in (0.0, *shares):
             settings = (
@@ -80,7 +80,7 @@ def rival_cells(data: str, shares: tuple[float, ...]) -> list[Cell]:
                 f"method.aggregator={aggregator}",
                 *_attack(attack, share),
             )
-            found.append(Cell(_place(data, name, attack, share), f"{data}-weights", settings))
+            found.append(Cell(_coordinates(data, name, attack, share), f"{data}-weights", settings))
     return found
 
 
@@ -91,6 +91,6 @@ def _attack(name: str, share: float) -> tuple[str, ...]:
     return (f"attack.name={name.removesuffix(f' {SIGN}')}", f"attack.share={share}", *direction)
 
 
-def _place(data: str, vote: str, attack: str, share: float) -> dict[str, str]:
+def _coordinates(data: str, vote: str, attack: str, share: float) -> dict[str, str]:
     name = attack if share else "none"
     return {"data": data, "vote": vote, "attack": name, "malicious": f"{share:.0%}"}

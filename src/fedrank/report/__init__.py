@@ -1,1 +1,1 @@
-"""What people look at: progress, summaries and charts."""
+"""Progress, summaries, pages, charts and tables about runs; knows nothing of the paper."""

@@ -1,94 +1,110 @@
-"""The audit of a run's votes, as tables."""
+"""The audit of a run's votes as tables."""
 
 from __future__ import annotations
 
 import statistics
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rich.console import Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from fedrank.ballots.audit import Audit, BallotAudit
 from fedrank.errors import RunError
-from fedrank.experiment.config import Experiment
+from fedrank.experiment.records import RoundRecord
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.paper.bound import failure_bound, failure_probability, whole_share
 
 SHOWN_ROUNDS = 10
 SHOWN_BALLOTS = 12
 SHOWN_COUNTS = (1, 2, 5, 10)
 APART = 5.0
-"""How many times the usual deviation from the median a ballot stands apart."""
-
-Record = dict[str, Any]
+"""A ballot this many median deviations from the median is an outlier."""
 
 
-def recorded_votes(directory: RunDirectory) -> dict[int, Record]:
-    """Return the rounds of a run that held a vote, by their numbers."""
-    votes = {record["round"]: record for record in directory.read_metrics() if record.get("vote")}
+@dataclass(frozen=True)
+class Vote:
+    """A round that held a vote on edges, with its audit."""
+
+    round: int
+    clients: tuple[int, ...]
+    malicious: tuple[int, ...]
+    audit: Audit
+
+
+def votes_in(records: Iterable[RoundRecord]) -> dict[int, Vote]:
+    """Return the rounds that held a vote, by their numbers."""
+    return {
+        record.round: Vote(record.round, record.clients, record.malicious, record.vote)
+        for record in records
+        if record.vote is not None
+    }
+
+
+def recorded_votes(directory: RunDirectory) -> dict[int, Vote]:
+    """Return the votes of a run, by their rounds; a run without any is refused."""
+    votes = votes_in(directory.read_metrics())
     if not votes:
-        raise RunError(
-            f"{directory.path}: no vote on edges was held; method.name is {directory.experiment.method.name}"
-        )
+        method = directory.experiment.method.name
+        raise RunError(f"{directory.path}: the run held no vote on edges (method.name is {method})")
     return votes
 
 
-def layer_rows(record: Record) -> tuple[list[str], list[list[str]]]:
-    """Return what the vote of a round has done to each layer: headings and rows."""
-    counts = _shown_counts(record)
+def layer_rows(audit: Audit) -> tuple[list[str], list[list[str]]]:
+    """Return what a vote did to each layer: headings and rows."""
+    counts = _shown_counts(audit)
     rows = [
         [
-            layer["name"],
-            f"{layer['edges']:,}",
-            f"{layer['changed'] / layer['edges']:.2%}",
-            f"{layer['agreement']:.3f}",
-            *(f"{layer['flippable'][count] / layer['edges']:.0%}" for count in counts),
+            layer.name,
+            f"{layer.edges:,}",
+            f"{layer.changed / layer.edges:.2%}",
+            f"{layer.agreement:.3f}",
+            *(f"{(layer.flippable or {})[count] / layer.edges:.0%}" for count in counts),
         ]
-        for layer in record["vote"]["layers"]
+        for layer in audit.layers
     ]
     return ["layer", "edges", "changed", "agreement", *(f"by {count}" for count in counts)], rows
 
 
-def layer_note(record: Record) -> str:
+def layer_note(audit: Audit) -> str:
     """Explain the headings of `layer_rows`."""
     flipping = (
-        "By N: edges that N further ballots could move across the border at most; no N ballots whatever can "
-        "flip the others."
-        if _shown_counts(record)
-        else "How many ballots it takes to flip an edge is known for the vote 'borda' alone."
+        "By N: edges that N further ballots could flip at most; no N ballots can flip the others."
+        if _shown_counts(audit)
+        else "How many ballots it takes to flip an edge is known only for the vote 'borda'."
     )
     note = "Changed: edges that changed sides. Agreement: the ballots' mean rank correlation with the vote."
     return f"{note} {flipping}"
 
 
-def layer_table(number: int, record: Record) -> Group:
-    """Return what the vote of a round has done to each layer."""
-    table = _table(f"The vote of round {number}, {len(record['clients'])} ballots")
-    headings, rows = layer_rows(record)
+def layer_table(vote: Vote) -> Group:
+    """Return what a vote did to each layer."""
+    table = audit_table(f"The vote of round {vote.round}, {len(vote.clients)} ballots")
+    headings, rows = layer_rows(vote.audit)
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "layer" else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    return _with_note(table, layer_note(record))
+    return with_note(table, layer_note(vote.audit))
 
 
-def history_table(votes: dict[int, Record]) -> Table:
-    """Return some rounds from the first to the last, all layers together."""
-    table = _table("From round to round, all layers")
-    shown = _shown_counts(votes[max(votes)])
+def history_table(votes: dict[int, Vote]) -> Table:
+    """Return a selection of rounds from first to last, all layers together."""
+    table = audit_table("From round to round, all layers")
+    shown = _shown_counts(votes[max(votes)].audit)
     for column in ("round", "changed", "agreement", *(f"by {count}" for count in shown)):
         table.add_column(column, justify="right")
     numbers = sorted(votes)
     every = max(1, -(-len(numbers) // SHOWN_ROUNDS))
     for number in [*numbers[:-1:every], numbers[-1]]:
-        layers = votes[number]["vote"]["layers"]
-        edges = sum(layer["edges"] for layer in layers)
-        flippable = (sum(layer["flippable"].get(count, 0) for layer in layers) for count in shown)
+        layers = votes[number].audit.layers
+        edges = sum(layer.edges for layer in layers)
+        flippable = (sum((layer.flippable or {}).get(count, 0) for layer in layers) for count in shown)
         table.add_row(
             str(number),
-            f"{sum(layer['changed'] for layer in layers) / edges:.2%}",
-            f"{statistics.fmean(layer['agreement'] for layer in layers):.3f}",
+            f"{sum(layer.changed for layer in layers) / edges:.2%}",
+            f"{statistics.fmean(layer.agreement for layer in layers):.3f}",
             *(f"{total / edges:.0%}" for total in flippable),
         )
     return table
@@ -96,70 +112,57 @@ def history_table(votes: dict[int, Record]) -> Table:
 
 BALLOT_HEADINGS = ("client", "length", "agreement", "stands apart", "")
 BALLOT_NOTE = (
-    "Length: how far a ballot moves edges from the broadcast (root mean square, in shares of a layer). "
-    "Stands apart: how many usual deviations from the median, in length or agreement."
+    "Length: how far a ballot moves edges from the broadcast (root mean square, as a share of the layer). "
+    "Stands apart: distance from the median in length or agreement, in median deviations."
 )
 
 
-def ballot_rows(record: Record) -> list[list[str]]:
-    """Return the ballots of a round that lie farthest from the others, under `BALLOT_HEADINGS`."""
-    ballots, malicious = record["vote"]["ballots"], set(record["malicious"])
+def ballot_rows(vote: Vote) -> list[list[str]]:
+    """Return the ballots that lie farthest from the others, under `BALLOT_HEADINGS`."""
+    ballots = vote.audit.ballots
     order = sorted(zip(apartness(ballots), ballots, strict=True), key=lambda pair: -pair[0])
     return [
         [
-            str(ballot["client"]),
-            f"{ballot['length']:.1%}",
-            f"{ballot['agreement']:.3f}",
+            str(ballot.client),
+            f"{ballot.length:.1%}",
+            f"{ballot.agreement:.3f}",
             f"{apart:.1f}",
-            "malicious" if ballot["client"] in malicious else "",
+            "malicious" if ballot.client in vote.malicious else "",
         ]
         for apart, ballot in order[:SHOWN_BALLOTS]
     ]
 
 
-def ballot_table(record: Record) -> Group:
-    """Return the ballots of a round that lie farthest from the others."""
-    table = _table(f"Ballots of round {record['round']}, those that stand apart most first")
+def ballot_table(vote: Vote) -> Group:
+    """Return the ballots that lie farthest from the others."""
+    table = audit_table(f"Ballots of round {vote.round}, outliers first")
     for heading in BALLOT_HEADINGS:
         table.add_column(heading, justify="right" if heading else "left")
-    for row in ballot_rows(record):
+    for row in ballot_rows(vote):
         table.add_row(*row, style="bold" if float(row[3]) > APART else None)
-    return _with_note(table, BALLOT_NOTE)
+    return with_note(table, BALLOT_NOTE)
 
 
-def apartness(ballots: list[Record]) -> list[float]:
+def apartness(ballots: Sequence[BallotAudit]) -> list[float]:
     """Return how far each ballot is from the median in length or agreement, in median deviations."""
     far = [0.0] * len(ballots)
-    for key in ("length", "agreement"):
-        values = [ballot[key] for ballot in ballots]
+    for values in ([ballot.length for ballot in ballots], [ballot.agreement for ballot in ballots]):
         middle = statistics.median(values)
         usual = statistics.median(abs(value - middle) for value in values) or 1e-12
         far = [max(before, abs(value - middle) / usual) for before, value in zip(far, values, strict=True)]
     return far
 
 
-def failure_table(experiment: Experiment) -> Group:
-    """Return how likely a simplified vote fails, by the paper's bound and exactly."""
-    n = experiment.clients_per_round
-    alpha = whole_share(n, experiment.attack.share)
-    table = _table(f"How likely a vote of {n} ballots drops a good edge, {round(alpha * n)} malicious")
-    for column in ("benign clients rank it on top", "the paper's bound", "exactly"):
-        table.add_column(column, justify="right")
-    for p in (0.6, 0.7, 0.8, 0.9):
-        bound, exact = failure_bound(n, p, alpha), failure_probability(n, p, alpha)
-        table.add_row(f"{p:.0%}", f"{bound:.3f}", f"{exact:.4f}")
-    return _with_note(table, "For the simplified vote of the paper's proof: each ballot only says in or out.")
+def _shown_counts(audit: Audit) -> list[int]:
+    """Return the numbers of further ballots that are shown."""
+    return [count for count in audit.layers[0].flippable or {} if count in SHOWN_COUNTS]
 
 
-def _shown_counts(record: Record) -> list[Any]:
-    """Return for which numbers of further ballots there is room; keys read from a file are words."""
-    known = record["vote"]["layers"][0]["flippable"] or {}
-    return [count for count in known if int(count) in SHOWN_COUNTS]
-
-
-def _with_note(table: Table, note: str) -> Group:
+def with_note(table: Table, note: str) -> Group:
+    """Return a table with an explanation below it."""
     return Group(table, Padding(Text(note, style="dim"), (0, 2)))
 
 
-def _table(title: str) -> Table:
+def audit_table(title: str) -> Table:
+    """Return an empty table in the style of an audit."""
     return Table(title=f"\n{title}", title_justify="left", box=None, padding=(0, 1))

@@ -1,4 +1,4 @@
-"""What all charts share: colours, legends, and how they are written to files."""
+"""What all charts share: colors, legends, and writing to files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fedrank.experiment.rundir import write_output
 if TYPE_CHECKING:
     import altair
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#888888")
-"""Okabe and Ito (2008): colours that colour-blind people can tell apart; grey for their yellow."""
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#888888")
+"""Okabe and Ito (2008): colors that color-blind people can tell apart; gray replaces their yellow."""
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
-"""Further series have the same colours, dashed."""
+"""Further series reuse the colors, dashed."""
 LONG = 24
-"""Of names longer than this a legend has one in a line."""
+"""A legend lists longer names one per line."""
 SUFFIXES = (".svg", ".png", ".html")
 
 
@@ -32,19 +32,19 @@ def load_altair() -> Any:
     return altair
 
 
-def colour(
+def color(
     field: str, names: Sequence[str], title: str | None = None, drawn: Sequence[str] | None = None
 ) -> Any:
-    """Return the colours of a series for each name, with a legend below where there is more than one.
+    """Return a color for each name, with a legend below if there is more than one.
 
-    Where not all of them are drawn the legend has the others only, and colours stay what they are elsewhere.
+    The legend lists only the names that are drawn; all names keep the colors they have in other charts.
     """
     alt = load_altair()
     return alt.Color(
         f"{field}:N",
         title=title,
         sort=list(names),
-        scale=alt.Scale(domain=list(names), range=list(COLOURS)),
+        scale=alt.Scale(domain=list(names), range=list(COLORS)),
         legend=_legend(drawn or names) if len(names) > 1 else None,
     )
 
@@ -56,17 +56,17 @@ def _legend(names: Sequence[str]) -> Any:
         labelLimit=0,
         columns=columns,
         symbolOpacity=1,
-        symbolType="stroke" if len(names) > len(COLOURS) else "circle",
+        symbolType="stroke" if len(names) > len(COLORS) else "circle",
         values=list(names),
     )
 
 
 def dash(field: str, names: Sequence[str]) -> Any:
-    """Return the dashes that tell series of the same colour apart, in the same legend."""
+    """Return the dashes that tell series of the same color apart, in the same legend."""
     alt = load_altair()
-    dashes = [DASHES[number // len(COLOURS) % len(DASHES)] for number in range(len(names))]
+    dashes = [DASHES[number // len(COLORS) % len(DASHES)] for number in range(len(names))]
     scale = alt.Scale(domain=list(names), range=dashes)
-    if len(names) <= len(COLOURS):
+    if len(names) <= len(COLORS):
         return alt.StrokeDash(f"{field}:N", sort=list(names), scale=scale, legend=None)
     return alt.StrokeDash(f"{field}:N", title=None, sort=list(names), scale=scale, legend=_legend(names))
 
@@ -85,7 +85,7 @@ def opacity(shown: Any, value: float = 1.0) -> Any:
 
 
 def save(chart: altair.TopLevelMixin, path: Path) -> None:
-    """Write a chart as the kind of file that its name asks for."""
+    """Write a chart in the format of its file name."""
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{path}: a chart can be written as {', '.join(SUFFIXES)}")
     kind = path.suffix.lower()[1:]

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from fedrank.ballots.audit import Audit
+from fedrank.experiment.metrics import Evaluation
+from fedrank.experiment.records import RoundRecord, Summary
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.report.charts import colour, dash, hiding, load_altair, opacity
+from fedrank.report.charts import color, dash, hiding, load_altair, opacity
 from fedrank.report.words import loss_text
 
 if TYPE_CHECKING:
@@ -20,39 +23,39 @@ if TYPE_CHECKING:
 Point = dict[str, Any]
 BINS = 20
 MOST_BANDS = 4
-"""More bands than that are mud."""
+"""More bands than this are unreadable."""
 CEILING = 4
-"""A chart of losses ends at so many times the largest one that was measured without attack."""
+"""A chart of losses ends at this multiple of the largest loss without attack."""
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A run with the name that it has in charts, and what it has left behind."""
+class RunView:
+    """A run as reports see it: its name there, its records and its summary."""
 
     name: str
     directory: RunDirectory
-    records: list[dict[str, Any]]
-    summary: dict[str, Any] | None
+    records: list[RoundRecord]
+    summary: Summary | None
 
     @classmethod
     def read(cls, name: str, directory: RunDirectory) -> Self:
-        """Read what a run has left behind."""
+        """Read the records and the summary of a run."""
         return cls(name, directory, directory.read_metrics(), directory.read_summary())
 
     @property
-    def evaluation(self) -> dict[str, Any]:
-        """What was measured at the end of the run, if it has ended; it may have been prolonged since."""
-        if self.summary is None or not self.records or self.summary["rounds"] != self.records[-1]["round"]:
-            return {}
-        return self.summary.get("evaluation") or {}
+    def evaluation(self) -> Evaluation | None:
+        """What was measured at the end of the run, if it has ended; it may have been extended since."""
+        if self.summary is None or not self.records or self.summary.rounds != self.records[-1].round:
+            return None
+        return self.summary.evaluation
 
     @property
-    def accuracies(self) -> dict[str, float]:
+    def accuracies(self) -> dict[int, float]:
         """The clients' accuracies at the end of the run, if it has ended."""
-        return self.evaluation.get("accuracies") or {}
+        return self.evaluation.accuracies if self.evaluation else {}
 
 
-Runs = Sequence[Shown]
+Runs = Sequence[RunView]
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
@@ -78,15 +81,15 @@ def accuracy_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw accuracy on all test data as a line, and the clients' mean and deviation as a band."""
     points = []
     for name, record in _records(runs):
-        if record["evaluation"]:
-            clients = record["evaluation"]["clients"]
+        if record.evaluation:
+            clients = record.evaluation.clients
             points.append(
                 {
                     "run": name,
-                    "round": record["round"],
-                    "accuracy": record["evaluation"]["test_accuracy"],
-                    "low": max(0.0, clients["mean"] - clients["std"]),
-                    "high": min(1.0, clients["mean"] + clients["std"]),
+                    "round": record.round,
+                    "accuracy": record.evaluation.test_accuracy,
+                    "low": max(0.0, clients.mean - clients.std),
+                    "high": min(1.0, clients.mean + clients.std),
                 }
             )
     if not points:
@@ -119,15 +122,15 @@ def accuracy_chart(runs: Runs) -> altair.LayerChart | None:
 def loss_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw the loss on all test data, and that of the clients while they train.
 
-    A model that an attack destroys has a loss of any size. Such losses are marked at the upper edge, a
-    multiple of what was measured where nobody attacked, so that the others can be told apart.
+    A model that an attack destroys can have a loss of any size. Losses above a multiple of those without
+    attack are marked at the upper edge, so that the others remain readable.
     """
     points: list[Point] = [
-        {"run": name, "kind": kind, "round": record["round"], "loss": loss}
+        {"run": name, "kind": kind, "round": record.round, "loss": loss}
         for name, record in _records(runs)
         for kind, loss in (
-            ("test", record["evaluation"]["test_loss"] if record["evaluation"] else None),
-            ("training", record.get("train_loss")),
+            ("test", record.evaluation.test_loss if record.evaluation else None),
+            ("training", record.train_loss),
         )
         if loss is not None
     ]
@@ -136,12 +139,12 @@ def loss_chart(runs: Runs) -> altair.LayerChart | None:
     drawn = [{**point, "loss": point["loss"] if point["loss"] <= ceiling else ceiling} for point in points]
     marks = f"; triangles: beyond {ceiling:.3g}, or diverged" if beyond else ""
     title = _title("Loss over rounds", f"cross-entropy; training: honest clients{marks}")
-    told = [{**point, "loss": ceiling, "value": loss_text(point["loss"])} for point in beyond]
-    return _line_chart(runs, drawn, "loss", title, kinds=("test", "training"), beyond=told)
+    marked = [{**point, "loss": ceiling, "value": loss_text(point["loss"])} for point in beyond]
+    return _line_chart(runs, drawn, "loss", title, kinds=("test", "training"), beyond=marked)
 
 
 def _loss_ceiling(runs: Runs, points: Sequence[Point]) -> float:
-    """Return a multiple of the largest loss without attack; if all are attacked, of the first one known."""
+    """Return a multiple of the largest loss without attack; if all runs are attacked, of the first loss."""
     honest = {each.name for each in runs if each.directory.experiment.attack.name == "none"}
     finite = [point for point in points if math.isfinite(point["loss"])]
     known = [point["loss"] for point in finite if point["run"] in honest]
@@ -150,7 +153,7 @@ def _loss_ceiling(runs: Runs, points: Sequence[Point]) -> float:
 
 
 def clients_chart(runs: Runs) -> altair.Chart | None:
-    """Draw how many clients have which accuracy at the end."""
+    """Draw a histogram of the clients' accuracies at the end."""
     points = []
     for each in runs:
         if each.accuracies:
@@ -171,7 +174,7 @@ def clients_chart(runs: Runs) -> altair.Chart | None:
                 "accuracy:Q", axis=alt.Axis(format="%", title="accuracy"), scale=alt.Scale(domain=[0, 1])
             ),
             y=alt.Y("clients:Q", title="clients", stack=None),
-            color=colour("run", _names(runs)),
+            color=color("run", _names(runs)),
             opacity=opacity(shown),
         )
         .add_params(shown)
@@ -183,7 +186,7 @@ def clients_chart(runs: Runs) -> altair.Chart | None:
 
 
 def histogram(accuracies: Iterable[float]) -> list[int]:
-    """Return how many accuracies fall into each of `BINS` bins; one on an edge is in the upper bin.
+    """Return how many accuracies fall into each of `BINS` bins; a value on an edge is in the upper bin.
 
     >>> histogram([0.6, 0.6, 0.59, 1.0])[11:13], histogram([1.0])[-1]
     ([1, 2], 1)
@@ -193,84 +196,74 @@ def histogram(accuracies: Iterable[float]) -> list[int]:
 
 
 def traffic_chart(runs: Runs) -> altair.LayerChart | None:
-    """Draw what one client sends and receives in each round: really, and for one run as the paper counts."""
-    points = []
-    for each in runs:
-        paper = (each.summary or {}).get("paper_traffic") if len(runs) == 1 else None
-        for record in each.records:
-            for way in ("upload", "download"):
-                here = {"run": each.name, "round": record["round"]}
-                really = record[f"{way}_bytes"] / len(record["clients"])
-                points.append({**here, "kind": way, "MiB": really / 2**20})
-                if paper:
-                    kind = f"{way}, as the paper counts"
-                    points.append({**here, "kind": kind, "MiB": paper[f"{way}_bytes"] / 2**20})
+    """Draw what one client sends and receives in each round; for a single run, also as the paper counts."""
     kinds = ("upload", "download", "upload, as the paper counts", "download, as the paper counts")
-    title = _title(
-        "Traffic of one client in each round", "bytes really sent, the mean over the round's clients"
-    )
+    points = []
+    for run in runs:
+        paper = run.summary.paper_traffic if run.summary and len(runs) == 1 else None
+        for record in run.records:
+            counted = [record.sent, *([paper] if paper else [])]
+            sizes = [size for each in counted for size in (each.upload_bytes, each.download_bytes)]
+            points += [
+                {"run": run.name, "round": record.round, "kind": kind, "MiB": size / 2**20}
+                for kind, size in zip(kinds, sizes, strict=False)
+            ]
+    title = _title("Traffic of one client in each round", "actual bytes, the mean over the round's clients")
     return _line_chart(runs, points, "MiB", title, kinds=kinds)
 
 
 def edges_chart(runs: Runs) -> altair.LayerChart | None:
-    """Draw which share of the edges has changed sides: by layer for one run, in all for several."""
+    """Draw the share of edges that changed sides: by layer for one run, in total for several."""
     points = []
-    for name, record in _votes(runs):
-        layers = record["vote"]["layers"]
-        whole = {
-            "name": name,
-            "changed": sum(layer["changed"] for layer in layers),
-            "edges": sum(layer["edges"] for layer in layers),
-        }
+    for name, number, audit in _votes(runs):
+        shares = {layer.name: layer.changed / layer.edges for layer in audit.layers}
+        if len(runs) > 1:
+            changed = sum(layer.changed for layer in audit.layers)
+            shares = {name: changed / sum(layer.edges for layer in audit.layers)}
         points += [
-            {
-                "run": name,
-                "kind": layer["name"],
-                "round": record["round"],
-                "changed": layer["changed"] / layer["edges"],
-            }
-            for layer in (layers if len(runs) == 1 else [whole])
+            {"run": name, "kind": kind, "round": number, "changed": share} for kind, share in shares.items()
         ]
     of = "of all edges of a layer" if len(runs) == 1 else "of all edges"
-    title = _title("Edges that changed sides", f"came into the subnetwork or left it, {of}")
+    title = _title("Edges that changed sides", f"entered or left the subnetwork, as a share {of}")
     return _line_chart(runs, points, "changed", title, percent=True)
 
 
 def agreement_chart(runs: Runs) -> altair.LayerChart | None:
-    """Draw how far the ballots agree with the vote: by layer for one run, the mean for several."""
+    """Draw how well the ballots agree with the vote: by layer for one run, the mean for several."""
     points = []
-    for name, record in _votes(runs):
-        layers = record["vote"]["layers"]
-        mean = {"name": name, "agreement": sum(layer["agreement"] for layer in layers) / len(layers)}
+    for name, number, audit in _votes(runs):
+        agreements = {layer.name: layer.agreement for layer in audit.layers}
+        if len(runs) > 1:
+            agreements = {name: sum(agreements.values()) / len(agreements)}
         points += [
-            {"run": name, "kind": layer["name"], "round": record["round"], "correlation": layer["agreement"]}
-            for layer in (layers if len(runs) == 1 else [mean])
+            {"run": name, "kind": kind, "round": number, "correlation": agreement}
+            for kind, agreement in agreements.items()
         ]
     title = _title("Agreement of the ballots", "mean rank correlation of a round's ballots with its vote")
     return _line_chart(runs, points, "correlation", title)
 
 
 def malicious_chart(runs: Runs) -> altair.LayerChart | None:
-    """Draw which share of a round's clients was malicious, where there was an attack."""
+    """Draw the share of malicious clients in each round, if there was an attack."""
     points = [
         {
             "run": name,
             "kind": name,
-            "round": record["round"],
-            "malicious": len(record["malicious"]) / len(record["clients"]),
+            "round": record.round,
+            "malicious": len(record.malicious) / len(record.clients),
         }
         for name, record in _records(runs)
     ]
     if not any(point["malicious"] for point in points):
         return None
-    title = _title("Malicious clients in each round", "of those that were asked")
+    title = _title("Malicious clients in each round", "as a share of the round's clients")
     return _line_chart(runs, points, "malicious", title, percent=True)
 
 
 def refused_chart(runs: Runs) -> altair.LayerChart | None:
-    """Draw how many clients' messages did not count, where there were any."""
+    """Draw how many clients' messages did not count, if there were any."""
     points = [
-        {"run": name, "kind": name, "round": record["round"], "refused": len(record.get("refused") or {})}
+        {"run": name, "kind": name, "round": record.round, "refused": len(record.refused)}
         for name, record in _records(runs)
     ]
     if not any(point["refused"] for point in points):
@@ -289,15 +282,15 @@ RUN_CHARTS: dict[str, Callable[[Runs], altair.TopLevelMixin | None]] = {
     "malicious": malicious_chart,
     "refused": refused_chart,
 }
-"""All charts of runs; one returns None where a run has nothing for it."""
+"""All charts of runs; a chart is None if the runs have nothing to show in it."""
 
 
-def _records(runs: Runs) -> Iterator[tuple[str, Point]]:
+def _records(runs: Runs) -> Iterator[tuple[str, RoundRecord]]:
     return ((each.name, record) for each in runs for record in each.records)
 
 
-def _votes(runs: Runs) -> Iterator[tuple[str, Point]]:
-    return ((name, record) for name, record in _records(runs) if record.get("vote"))
+def _votes(runs: Runs) -> Iterator[tuple[str, int, Audit]]:
+    return ((name, record.round, record.vote) for name, record in _records(runs) if record.vote)
 
 
 def _names(runs: Runs) -> list[str]:
@@ -313,9 +306,7 @@ def _over_rounds(points: list[Point], field: str, names: Sequence[str]) -> Any:
     axis = _whole(points, "round")
     return alt.Chart(alt.Data(values=points)).encode(
         x=alt.X("round:Q", title="round", axis=axis),
-        color=colour(
-            field, names, drawn=[name for name in names if name in {each[field] for each in points}]
-        ),
+        color=color(field, names, drawn=[name for name in names if name in {each[field] for each in points}]),
     )
 
 
@@ -341,9 +332,9 @@ def _line_chart(
     percent: bool = False,
     beyond: Sequence[Point] = (),
 ) -> altair.LayerChart | None:
-    """Draw lines over rounds, a colour for each kind; of several runs one for each, and kinds are dashed.
+    """Draw lines over rounds, one color per kind; for several runs one color per run, and kinds are dashed.
 
-    Triangles mark what lies `beyond` the chart.
+    Triangles mark the points `beyond` the chart.
     """
     if not points:
         return None

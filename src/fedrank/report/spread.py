@@ -10,7 +10,7 @@ from rich.text import Text
 
 from fedrank.data import Federation
 
-COLOURS = (
+COLORS = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9",
     "#d55e00", "#f0e442", "#999999", "#8c564b", "#6a51a3",
 )  # fmt: skip
@@ -31,7 +31,7 @@ def class_counts(federation: Federation) -> NDArray[np.int64]:
 
 
 def spread_drawing(name: str, federation: Federation) -> Group:
-    """Draw a bar for each of some clients, a colour for each class, and sum up all clients."""
+    """Draw a bar for each of some clients, a color for each class, and sum up all clients."""
     counts = class_counts(federation)
     sizes, classes_held = counts.sum(axis=1), (counts > 0).sum(axis=1)
     chosen = np.unique(np.linspace(0, len(counts) - 1, CLIENTS_DRAWN).astype(int))
@@ -48,7 +48,7 @@ def spread_drawing(name: str, federation: Federation) -> Group:
         f"clients without samples: {np.count_nonzero(sizes == 0)}"
     )
     parts: list[Table | Text] = [table, facts]
-    if counts.shape[1] <= len(COLOURS):
+    if counts.shape[1] <= len(COLORS):
         parts.insert(1, _legend(counts.shape[1]))
     return Group(*parts)
 
@@ -66,7 +66,7 @@ def _bar(counts: NDArray[np.int64], per_cell: float) -> Text:
     ends = np.round(np.cumsum(counts) / per_cell).astype(int)
     begin = 0
     for label, end in enumerate(ends):
-        bar.append("█" * int(end - begin), style=COLOURS[label % len(COLOURS)])
+        bar.append("█" * int(end - begin), style=COLORS[label % len(COLORS)])
         begin = end
     return bar
 
@@ -74,6 +74,6 @@ def _bar(counts: NDArray[np.int64], per_cell: float) -> Text:
 def _legend(classes: int) -> Text:
     legend = Text("class ")
     for label in range(classes):
-        legend.append("██", style=COLOURS[label])
+        legend.append("██", style=COLORS[label])
         legend.append(f" {label}  ")
     return legend

@@ -1,11 +1,10 @@
-"""What people see in the terminal: progress while a run goes on, and a summary at its end."""
+"""What the terminal shows: progress during a run, and a summary at its end."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from rich.console import Console
 from rich.progress import (
@@ -18,18 +17,14 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from fedrank.experiment.records import Summary
 from fedrank.experiment.rounds import Round
-from fedrank.experiment.runner import Result
+from fedrank.experiment.rundir import RunDirectory
 from fedrank.report.words import loss_text, plural
-
-if TYPE_CHECKING:
-    from fedrank.bench import Row
-    from fedrank.experiment.rundir import RunDirectory
-    from fedrank.paper.traffic import TrafficRow
 
 
 class RunProgress:
-    """A bar with round, accuracy, traffic and time left; a line a round where there is no terminal."""
+    """A bar with round, accuracy, traffic and time left; one line per round if there is no terminal."""
 
     def __init__(self, console: Console, label: str = "round") -> None:
         self.console = console
@@ -68,7 +63,7 @@ class RunProgress:
         )
 
     def round_done(self, played: Round) -> None:
-        """Show that a round is done and how the model does."""
+        """Show that a round is done, and the accuracy of the model."""
         sent = played.sent
         traffic = f"↑ {mebibytes(sent.upload_bytes)} ↓ {mebibytes(sent.download_bytes)}"
         self.progress.update(self.task, completed=played.number, traffic=traffic)
@@ -98,28 +93,28 @@ def mebibytes(count: float) -> str:
 
 
 def rounds_table(directory: RunDirectory) -> Table:
-    """Return what is known of each round of a run."""
+    """Return a row for each round of a run."""
     table = Table(title=f"{directory.experiment.name}, round by round", title_justify="left", box=None)
     for heading in ("round", "accuracy", "votes", "sent by a client", "seconds"):
         table.add_column(heading, justify="right")
     for record in directory.read_metrics():
-        measured, clients = record["evaluation"], len(record["clients"])
+        measured, clients = record.evaluation, len(record.clients)
         table.add_row(
-            str(record["round"]),
-            f"[bold]{measured['test_accuracy']:.1%}[/]" if measured else "",
-            f"{clients - len(record['refused'])} of {clients}",
-            mebibytes(record["upload_bytes"] / clients),
-            f"{record['wall_seconds']:.1f}",
+            str(record.round),
+            f"[bold]{measured.test_accuracy:.1%}[/]" if measured else "",
+            f"{clients - len(record.refused)} of {clients}",
+            mebibytes(record.sent.upload_bytes),
+            f"{record.wall_seconds:.1f}",
         )
     return table
 
 
-def summary_table(name: str, result: Result) -> Table:
+def summary_table(name: str, summary: Summary) -> Table:
     """Return the result of a run as a table."""
-    measured, sent, paper = result.evaluation, result.sent, result.paper_traffic
+    measured, sent, paper = summary.evaluation, summary.sent, summary.paper_traffic
     clients = measured.clients
     table = Table(
-        title=f"{name} after {plural(result.rounds, 'round')}",
+        title=f"{name} after {plural(summary.rounds, 'round')}",
         title_justify="left",
         show_header=False,
         box=None,
@@ -142,13 +137,13 @@ def summary_table(name: str, result: Result) -> Table:
         ("download per client, round", sent.download_bytes, paper.download_bytes),
     ):
         table.add_row(name, f"{mebibytes(real)}  (as the paper counts: {mebibytes(counted)})")
-    table.add_row("time", f"{result.wall_seconds:.0f} s")
+    table.add_row("time", f"{summary.wall_seconds:.0f} s")
     return table
 
 
-def demo_table(results: dict[str, Result]) -> Table:
-    """Return the four runs of the demo as a table: methods down, peace and war across."""
-    some = next(iter(results.values()))
+def demo_table(summaries: dict[str, Summary]) -> Table:
+    """Return the four runs of the demo as a table: a row for each method, without and under attack."""
+    some = next(iter(summaries.values()))
     rounds = plural(some.rounds, "round")
     table = Table(
         title=f"Handwritten digits, 100 clients, after {rounds}: accuracy on all test data",
@@ -160,47 +155,15 @@ def demo_table(results: dict[str, Result]) -> Table:
     table.add_column("all clients honest", justify="right")
     table.add_column("20% malicious", justify="right")
     table.add_column("upload per client, round", justify="right")
-    for method in (name for name in results if not name.endswith("-attacked")):
-        peace, war = results[method], results[f"{method}-attacked"]
+    for method in (name for name in summaries if not name.endswith("-attacked")):
+        honest, attacked = summaries[method], summaries[f"{method}-attacked"]
         table.add_row(
             method,
-            f"{peace.evaluation.test_accuracy:.1%}",
-            f"[bold]{war.evaluation.test_accuracy:.1%}[/]",
-            mebibytes(peace.sent.upload_bytes),
+            f"{honest.evaluation.test_accuracy:.1%}",
+            f"[bold]{attacked.evaluation.test_accuracy:.1%}[/]",
+            mebibytes(honest.sent.upload_bytes),
         )
     return table
-
-
-def traffic_listing(network: str, edges: int, rows: Iterable[TrafficRow]) -> Table:
-    """Return what a client sends and receives with every method as a table."""
-    table = Table(
-        title=f"{network}, {edges:,} edges: one client and round, in MiB",
-        caption="measured: bits per edge as on MNIST, rounds 1 to 30; what they are depends on the data",
-        title_justify="left",
-        caption_justify="left",
-        box=None,
-        padding=(0, 2),
-    )
-    table.add_column("method")
-    table.add_column("upload", justify="right")
-    table.add_column("download", justify="right")
-    table.add_column("counted")
-    for row in rows:
-        counted = {"paper": "as in the paper", "packed": "packed", "measured": "measured"}[row.source]
-        table.add_row(row.name, f"{row.upload_mebibytes:.2f}", f"{row.download_mebibytes:.2f}", counted)
-    return table
-
-
-def print_measurements(console: Console, rows: Iterable[Row]) -> list[Row]:
-    """Print measurements as they come, a heading for each section; return them all."""
-    printed: list[Row] = []
-    for row in rows:
-        if not printed or printed[-1].section != row.section:
-            console.print(f"\n[bold]{row.section}[/]")
-        multiple = f"{row.of_limit:6.2f} x" if row.of_limit is not None else ""
-        console.print(f"  {row.name:40} {row.value:10.3f} {row.unit:8} {multiple}", highlight=False)
-        printed.append(row)
-    return printed
 
 
 def stderr_console() -> Console:

@@ -1,44 +1,45 @@
-"""Figures of the paper's tables, one function each."""
+"""The figures of the paper and beyond, one function each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedrank.paper.bound import failure_bound, failure_probability, whole_share
+from fedrank.ballots.failure import failure_bound, failure_probability, whole_share
+from fedrank.experiment.records import CellResult, FinishedCell
 from fedrank.paper.recipes import Recipe, differences
 from fedrank.paper.results import cell_of
+from fedrank.paper.tables import BOUND_SHARES, accuracy_of, smoothing
 from fedrank.paper.traffic import traffic_by_size
-from fedrank.report.charts import colour, dash, load_altair
-from fedrank.report.tables import BOUND_SHARES, Row, accuracy_of, smoothing
+from fedrank.report.charts import color, dash, load_altair
 from fedrank.report.words import plural
 
 if TYPE_CHECKING:
     import altair
 
 Charts = dict[str, Any]
-"""Charts of altair's by their names."""
+"""Altair charts by name."""
 
 
-def figures(recipe: Recipe, rows: Sequence[Row]) -> Charts:
-    """Return the charts of a table by their names; none where nothing is finished that could be drawn."""
+def figures(recipe: Recipe, rows: Sequence[CellResult]) -> Charts:
+    """Return the charts of a table by name; none if no finished run can be drawn."""
     if recipe.name in COMPUTED:
         return {recipe.name: COMPUTED[recipe.name]()}
-    finished = [row for row in rows if row["finished"]]
+    finished = [row for row in rows if isinstance(row, FinishedCell)]
     if recipe.name not in DRAWN or not finished:
         return {}
     charts = DRAWN[recipe.name](finished)
     for name, chart in charts.items():
-        drawn = [row for row in finished if name in row["place"].values()] or finished
+        drawn = [row for row in finished if name in row.coordinates.values()] or finished
         if differing := differences(recipe, [cell_of(row) for row in drawn]):
-            other = "in the paper" if recipe.published else f"at the scale {recipe.origin}"
-            subtitle = [f"not as {other}:", *differing]
+            other = "the paper" if recipe.published else f"the scale {recipe.origin}"
+            subtitle = [f"different from {other}:", *differing]
             chart.title = load_altair().Title(chart.title, subtitle=subtitle, anchor="start")
     return charts
 
 
 def bound_chart(clients: int = 25) -> altair.FacetChart:
-    """Draw the chance that a vote fails against p, for several shares of malicious clients."""
+    """Draw the probability that a vote fails against p, for several shares of malicious clients."""
     alt = load_altair()
     shares = {
         share: f"{round(share * clients)} ({share:.0%})"
@@ -54,9 +55,9 @@ def bound_chart(clients: int = 25) -> altair.FacetChart:
         alt.Chart(alt.Data(values=points))
         .mark_line()
         .encode(
-            x=alt.X("p:Q", title="p: a benign client favours a good edge", scale=alt.Scale(domain=[0.5, 1])),
+            x=alt.X("p:Q", title="p: a benign client favors a good edge", scale=alt.Scale(domain=[0.5, 1])),
             y=alt.Y("chance:Q", title="the vote fails", axis=alt.Axis(format="%")),
-            color=colour("malicious", list(shares.values()), "malicious clients"),
+            color=color("malicious", list(shares.values()), "malicious clients"),
         )
         .properties(width=260, height=240)
         .facet(alt.Column("which:N", title=None, sort=["upper bound", "exact"]))
@@ -66,7 +67,7 @@ def bound_chart(clients: int = 25) -> altair.FacetChart:
 
 
 def communication_chart() -> altair.HConcatChart:
-    """Draw what a client and round cost against the number of parameters: the paper's figure, ours added."""
+    """Draw the traffic of one client and round against the number of parameters, with our formats added."""
     alt = load_altair()
     shown = [
         *("FedAvg", "TopK 50%", "TopK 10%", "SignSGD", "FRL", "FRL, lower bound log2(n!)"),
@@ -88,32 +89,32 @@ def communication_chart() -> altair.HConcatChart:
         base.encode(
             x=alt.X("parameters:Q", scale=alt.Scale(type="log"), axis=ticks),
             y=alt.Y(f"{way}:Q", scale=alt.Scale(type="log"), title=f"{way}, MiB", axis=alt.Axis(format="~g")),
-            color=colour("method", shown),
+            color=color("method", shown),
             strokeDash=dash("method", shown),
         ).properties(width=300, height=300)
         for way in ("upload", "download")
     ]
     title = alt.Title(
         "Communication of one client in one round",
-        subtitle="one layer of so many parameters; coded ballots: bits per edge as measured on MNIST",
+        subtitle="one layer of that many parameters; coded ballots: bits per edge as measured on MNIST",
         anchor="start",
     )
     chart: altair.HConcatChart = alt.hconcat(*panels).properties(title=title)
     return chart
 
 
-def subnetwork_chart(rows: Sequence[Row]) -> altair.Chart:
+def subnetwork_chart(rows: Sequence[FinishedCell]) -> altair.Chart:
     """Draw accuracy against the size of the subnetwork."""
     alt = load_altair()
     points = [
         {
-            "data": row["place"]["data"],
-            "k": int(row["place"]["k"].rstrip("%")),
-            "accuracy": row["evaluation"]["clients"]["mean"],
+            "data": row.coordinates["data"],
+            "k": int(row.coordinates["k"].rstrip("%")),
+            "accuracy": row.evaluation.clients.mean,
         }
         for row in rows
     ]
-    names = list(dict.fromkeys(point["data"] for point in points))
+    names = list(dict.fromkeys(row.coordinates["data"] for row in rows))
     chart: altair.Chart = (
         alt.Chart(alt.Data(values=points))
         .mark_line(point=True)
@@ -125,24 +126,24 @@ def subnetwork_chart(rows: Sequence[Row]) -> altair.Chart:
                 axis=alt.Axis(format="%"),
                 scale=alt.Scale(zero=False),
             ),
-            color=colour("data", names, None),
+            color=color("data", names, None),
         )
         .properties(width=420, height=260, title=f"Subnetworks after {_rounds(rows)}")
     )
     return chart
 
 
-def curve_chart(rows: Sequence[Row], key: str, title: str) -> altair.HConcatChart:
-    """Draw accuracy and loss over rounds, a curve for each value of a part of the place."""
+def curve_chart(rows: Sequence[FinishedCell], key: str, title: str) -> altair.HConcatChart:
+    """Draw accuracy and loss over rounds, one curve for each value of a coordinate."""
     alt = load_altair()
-    points = [{key: row["place"][key], **point} for row in rows for point in _points(row)]
-    names = list(dict.fromkeys(row["place"][key] for row in rows))
+    points = [{key: row.coordinates[key], **point} for row in rows for point in _points(row)]
+    names = list(dict.fromkeys(row.coordinates[key] for row in rows))
     base = alt.Chart(alt.Data(values=points)).mark_line(point=alt.OverlayMarkDef(size=15))
     panels = [
         base.encode(
             x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1)),
             y=alt.Y(f"{what}:Q", title=f"{what} on all test data", axis=axis),
-            color=colour(key, names, key),
+            color=color(key, names, key),
         ).properties(width=300, height=240)
         for what, axis in (("accuracy", alt.Axis(format="%")), ("loss", alt.Axis()))
     ]
@@ -150,21 +151,21 @@ def curve_chart(rows: Sequence[Row], key: str, title: str) -> altair.HConcatChar
     return chart
 
 
-def robustness_charts(rows: Sequence[Row]) -> Charts:
-    """Draw accuracy over rounds for each data set, a panel for each share of malicious clients."""
+def robustness_charts(rows: Sequence[FinishedCell]) -> Charts:
+    """Draw accuracy over rounds for each data set, one panel for each share of malicious clients."""
     alt = load_altair()
     charts: Charts = {}
-    for data in dict.fromkeys(row["place"]["data"] for row in rows):
-        some = [row for row in rows if row["place"]["data"] == data]
-        names = list(dict.fromkeys(row["place"]["algorithm"] for row in some))
-        points = [{**row["place"], **point} for row in some for point in _points(row)]
+    for data in dict.fromkeys(row.coordinates["data"] for row in rows):
+        some = [row for row in rows if row.coordinates["data"] == data]
+        names = list(dict.fromkeys(row.coordinates["algorithm"] for row in some))
+        points = [{**row.coordinates, **point} for row in some for point in _points(row)]
         charts[data] = (
             alt.Chart(alt.Data(values=points))
             .mark_line(point=alt.OverlayMarkDef(size=12))
             .encode(
                 x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1)),
                 y=alt.Y("accuracy:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
-                color=colour("algorithm", names, None),
+                color=color("algorithm", names, None),
                 strokeDash=alt.StrokeDash("algorithm:N", sort=names, legend=None),
             )
             .properties(width=240, height=240)
@@ -174,21 +175,21 @@ def robustness_charts(rows: Sequence[Row]) -> Charts:
     return charts
 
 
-def heat_maps(rows: Sequence[Row]) -> Charts:
-    """Draw accuracies: attacks downwards, shares across, a panel for each vote or method.
+def heat_maps(rows: Sequence[FinishedCell]) -> Charts:
+    """Draw accuracies by attack and share of malicious clients, one panel for each vote or method.
 
-    One chart for each data set, and one for the methods that train weights, which meet other attacks.
+    One chart for each data set, and one for the methods that train weights, which face other attacks.
     """
     charts: Charts = {}
-    for preset in dict.fromkeys(row["preset"] for row in rows):
-        charts[preset] = heat_map([row for row in rows if row["preset"] == preset], preset)
+    for preset in dict.fromkeys(row.preset for row in rows):
+        charts[preset] = heat_map([row for row in rows if row.preset == preset], preset)
     return charts
 
 
-def heat_map(rows: Sequence[Row], name: str) -> altair.FacetChart:
+def heat_map(rows: Sequence[FinishedCell], name: str) -> altair.FacetChart:
     """Draw the accuracies of some runs."""
     alt = load_altair()
-    points = [{**row["place"], "accuracy": accuracy_of(row)} for row in rows]
+    points = [{**row.coordinates, "accuracy": accuracy_of(row)} for row in rows]
     panels, attacks = (list(dict.fromkeys(point[key] for point in points)) for key in ("vote", "attack"))
     base = alt.Chart().encode(
         x=alt.X("malicious:N", title="malicious clients", axis=alt.Axis(labelAngle=0)),
@@ -217,20 +218,20 @@ def heat_map(rows: Sequence[Row], name: str) -> altair.FacetChart:
     return chart
 
 
-def ballot_chart(rows: Sequence[Row]) -> altair.FacetChart:
-    """Draw wrong answers against what a client sends, a panel for each share of malicious clients."""
+def ballot_chart(rows: Sequence[FinishedCell]) -> altair.FacetChart:
+    """Draw the error against the upload of a client, one panel for each share of malicious clients."""
     alt = load_altair()
     points = []
     for row in rows:
-        shape, *words = row["place"]["ballots"].split()
+        shape, *words = row.coordinates["ballots"].split()
         kind, _, size = shape.partition("=")
         points.append(
             {
                 "family": kind + (", dithered" if "dithered" in words else ""),
                 "label": size,
-                "upload": row["sent"]["upload_bytes"] / 2**10,
-                "error": 100 * (1 - row["evaluation"]["test_accuracy"]),
-                "malicious": f"{row['place']['malicious']} malicious clients",
+                "upload": row.sent.upload_bytes / 2**10,
+                "error": 100 * (1 - row.evaluation.test_accuracy),
+                "malicious": f"{row.coordinates['malicious']} malicious clients",
             }
         )
     families = ["levels", "levels, dithered", "exact", "top"]
@@ -241,8 +242,8 @@ def ballot_chart(rows: Sequence[Row]) -> altair.FacetChart:
             title="upload per client and round, KiB",
             axis=alt.Axis(values=[10, 30, 100, 300, 1000, 3000]),
         ),
-        y=alt.Y("error:Q", scale=alt.Scale(type="log"), title="wrong answers, %"),
-        color=colour("family", families, None),
+        y=alt.Y("error:Q", scale=alt.Scale(type="log"), title="test error, %"),
+        color=color("family", families, None),
     )
     lines = base.mark_line(point=alt.OverlayMarkDef(size=60))
     above, below = (
@@ -256,12 +257,12 @@ def ballot_chart(rows: Sequence[Row]) -> altair.FacetChart:
         alt.layer(lines, above, below, data=alt.Data(values=points))
         .properties(width=330, height=330)
         .facet(alt.Column("malicious:N", title=None, sort=None))
-        .properties(title=f"What a ballot costs and what it is worth, after {_rounds(rows)}")
+        .properties(title=f"Ballot formats: test error against upload after {_rounds(rows)}")
     )
     return chart
 
 
-DRAWN: dict[str, Callable[[Sequence[Row]], Charts]] = {
+DRAWN: dict[str, Callable[[Sequence[FinishedCell]], Charts]] = {
     "robustness": robustness_charts,
     "subnetworks": lambda rows: {"subnetworks": subnetwork_chart(rows)},
     "curves": lambda rows: {"curves": curve_chart(rows, "local epochs", "FRL on CIFAR10")},
@@ -274,10 +275,10 @@ COMPUTED: dict[str, Callable[[], altair.TopLevelMixin]] = {
 }
 
 
-def _points(row: Row) -> list[dict[str, float]]:
-    names, columns = row["curve"].keys(), row["curve"].values()
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+def _points(row: FinishedCell) -> list[dict[str, float]]:
+    curve = {name: values for name, values in row.curve if values}
+    return [dict(zip(curve, values, strict=True)) for values in zip(*curve.values(), strict=True)]
 
 
-def _rounds(rows: Sequence[Row]) -> str:
-    return plural(", ".join(str(number) for number in sorted({row["rounds"] for row in rows})), "round")
+def _rounds(rows: Sequence[FinishedCell]) -> str:
+    return plural(", ".join(str(number) for number in sorted({row.rounds for row in rows})), "round")

@@ -1,6 +1,6 @@
-"""Sweeps: the runs behind a table, each an ordinary run directory that is made once.
+"""Sweeps: many runs, such as those behind a table, each an ordinary run directory.
 
-What is finished is not run again, what was interrupted is resumed, and what fails stops the sweep.
+A sweep skips finished runs, resumes interrupted ones, and stops at the first run that fails.
 """
 
 from __future__ import annotations
@@ -25,30 +25,27 @@ from fedrank.experiment.config import Experiment, load_preset
 from fedrank.experiment.environment import describe
 from fedrank.experiment.rundir import METRICS, RunDirectory
 from fedrank.experiment.runner import Observers, run
-from fedrank.paper.published import Numbers
 
 LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a table: where it stands in it, and what is run.
+    """One run of a sweep.
 
     Parameters
     ----------
-    place : what tells the run apart, such as {"vote": "borda", "attack": "mirror", "malicious": "20%"}.
-    preset, settings : what `fedrank run` is called with.
-    published : the numbers in the paper, if there are any.
+    coordinates : what tells the run apart, such as {"vote": "borda", "attack": "mirror", "malicious": "20%"}.
+    preset, settings : the arguments of `fedrank run`.
     """
 
-    place: dict[str, str]
+    coordinates: dict[str, str]
     preset: str
     settings: tuple[str, ...]
-    published: Numbers | None = None
 
     @cached_property
     def name(self) -> str:
-        """The name of the run directory: what is different from the preset. Tables share equal runs."""
+        """The name of the run directory: what differs from the preset. Sweeps share equal runs."""
         plain, ours = load_preset(self.preset).flat(), self.experiment.flat()
         words = [self.preset, *(f"{key}={ours[key]}" for key in ours if ours[key] != plain.get(key))]
         return re.sub(r"[^\w.+=%-]+", "-", "_".join(words))[:LONGEST_NAME]
@@ -68,10 +65,10 @@ def run_cells(
     progress: Callable[[int], None] = lambda _: None,
     finish: Callable[[RunDirectory], object] | None = None,
 ) -> None:
-    """Run what is not finished yet, `jobs` runs at a time in processes of their own, one worker each.
+    """Run what is not finished yet, `jobs` runs at a time, each in its own process with one worker.
 
-    `finish` is called there with every run that has ended. `progress` is told now and then how many rounds
-    of all runs are played. Ctrl-C finishes and saves the rounds that are being played.
+    `finish` is called there with every run that has ended. `progress` receives the number of completed
+    rounds of all runs from time to time. Ctrl-C finishes and saves the current rounds.
     """
     different = {cell.name: cell for cell in cells}.values()
     waiting = [cell for cell in different if not is_finished(cell, folder)]
@@ -80,7 +77,7 @@ def run_cells(
     if not waiting:
         return
     for name in dict.fromkeys(cell.experiment.data.name for cell in waiting):
-        data_files(name, data_dir)  # what is missing is told now, not in the middle of the night
+        data_files(name, data_dir)  # so that missing data fails now, not in the middle of the night
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -110,11 +107,11 @@ def _rounds_played(path: Path) -> int:
 
 
 _leaving = Event()
-"""In a process that plays: no further run is begun, though one may be waiting in the pool's queue."""
+"""Set in a process that must not start another run, though one may be waiting in the pool's queue."""
 
 
 def _outlive_nobody() -> None:
-    """If the sweep's own process is gone, finish and save the round that is being played, and leave."""
+    """Finish and save the current round, and exit, if the sweep's own process is gone."""
 
     def follow(parent: BaseProcess) -> None:
         parent.join()
@@ -126,7 +123,7 @@ def _outlive_nobody() -> None:
 
 
 def _play(cell: Cell, folder: Path, data_dir: Path, finish: Callable[[RunDirectory], object] | None) -> None:
-    """Play a run to its end, from its last checkpoint if there is one."""
+    """Run to the end, from the last checkpoint if there is one."""
     if _leaving.is_set():
         return
     path = folder / cell.name
@@ -137,7 +134,7 @@ def _play(cell: Cell, folder: Path, data_dir: Path, finish: Callable[[RunDirecto
         directory = RunDirectory.create(path, cell.experiment, describe(data_dir, 1, "cpu"))
     result = run(directory, setup, workers=1, device="cpu", observer=Observers(()))
     if _leaving.is_set():
-        os._exit(1)  # nobody is left to answer to, and the queue would be waited for for ever
+        os._exit(1)  # nobody is left to answer to, and a normal exit would wait for the queue forever
     if result is None:
         _leaving.set()
     elif finish is not None:
@@ -145,7 +142,7 @@ def _play(cell: Cell, folder: Path, data_dir: Path, finish: Callable[[RunDirecto
 
 
 def is_finished(cell: Cell, folder: Path) -> bool:
-    """Tell whether a cell's run is there and done. A run with other settings in its place is refused."""
+    """Tell whether a cell's run exists and is done; a run with other settings under its name is refused."""
     directory = folder / cell.name
     if not directory.exists():
         return False
@@ -154,4 +151,4 @@ def is_finished(cell: Cell, folder: Path) -> bool:
     if found.experiment.fingerprint() != wanted.fingerprint() or found.experiment.rounds != wanted.rounds:
         raise RunError(f"{directory}: holds a run with other settings. Name another folder with --runs.")
     summary = found.read_summary()
-    return summary is not None and summary["rounds"] >= wanted.rounds
+    return summary is not None and summary.rounds >= wanted.rounds

@@ -1,8 +1,8 @@
 """How likely a vote fails: the paper's upper bound, and the exact probability that it bounds.
 
-The simplified vote: each of n clients says whether a good edge belongs into the subnetwork. A benign client
-says so with probability p; of the share alpha of malicious clients each says the contrary of what it has
-found. The vote fails if at most half of them are in favour.
+In the simplified vote each of n clients says whether a good edge belongs in the subnetwork. A benign client
+says yes with probability p; a share alpha of the clients is malicious and says the opposite of what it found.
+The vote fails if at most half of the clients are in favor.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def failure_bound(n: int, p: float, alpha: float) -> float:
 
 
 def failure_probability(n: int, p: float, alpha: float) -> float:
-    """Return the exact probability that at most half of the clients are in favour of a good edge.
+    """Return the exact probability that at most half of the clients are in favor of a good edge.
 
     The bound holds for whole clients: see `whole_share`.
 
@@ -39,8 +39,8 @@ def failure_probability(n: int, p: float, alpha: float) -> float:
     """
     _check(n, p, alpha)
     malicious = round(whole_share(n, alpha) * n)
-    at_most = np.cumsum(_binomial(n - malicious, p))  # benign clients in favour
-    left = n // 2 - np.arange(malicious + 1)  # of benign ones, when so many malicious clients are in favour
+    at_most = np.cumsum(_binomial(n - malicious, p))  # benign clients in favor
+    left = n // 2 - np.arange(malicious + 1)  # of benign ones, when so many malicious clients are in favor
     fails = np.where(left >= 0, at_most[np.clip(left, 0, n - malicious)], 0.0)
     return min(1.0, float(_binomial(malicious, 1 - p) @ fails))
 

@@ -1,0 +1,72 @@
+"""A table of texts, for the terminal and for Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table of texts with notes below it.
+
+    Parameters
+    ----------
+    keys : how many columns say what a row is about.
+    together : how many of the other columns belong together, and stay together in a narrow terminal.
+    reference : columns whose heading starts with this word have another color.
+    """
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = field(default=())
+    keys: int = 1
+    together: int = 1
+    reference: str | None = None
+
+    def markdown(self) -> str:
+        """Return the table as Markdown."""
+        lines = [_line(self.headings), "|" + "---|" * len(self.headings), *(_line(row) for row in self.rows)]
+        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Print the table; columns that do not fit go into a block below."""
+        yield Text(self.title, style="bold")
+        unlimited = options.update(width=sum(map(len, self.headings)) + 1000)
+        block: list[int] = []
+        for unit in self._units():
+            wider = Measurement.get(console, unlimited, self._table([*block, *unit]))
+            if block and wider.maximum > options.max_width:
+                yield self._table(block)
+                block = []
+            block += unit
+        yield self._table(block)
+        yield from (Text(note, style="dim") for note in self.notes)
+
+    def _units(self) -> list[list[int]]:
+        """Return the columns that are not keys, those that belong together in one list."""
+        every = range(self.keys, len(self.headings))
+        return [list(every[begin : begin + self.together]) for begin in range(0, len(every), self.together)]
+
+    def _table(self, columns: Iterable[int]) -> Table:
+        """Return the keys and some columns."""
+        table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        shown = [*range(self.keys), *columns]
+        for number in shown:
+            heading = self.headings[number]
+            style = "cyan" if self.reference and heading.startswith(self.reference) else None
+            table.add_column(heading, style=style, overflow="fold")
+        for row in self.rows:
+            table.add_row(*(row[number] for number in shown))
+        return table
+
+
+def _line(texts: Iterable[str]) -> str:
+    return "| " + " | ".join(texts) + " |"

@@ -1,0 +1,90 @@
+"""Recipes: the runs behind tables, and what captions say about them."""
+
+import pytest
+from typer.testing import CliRunner
+
+from fedrank.cli import app
+from fedrank.errors import ConfigError
+from fedrank.paper.recipes import RECIPES, SCALES, assumptions, caption, chosen, differences, recipe_named
+
+
+def test_the_caption_names_what_is_not_as_published() -> None:
+    recipe = RECIPES["robustness"]
+    assert differences(recipe, recipe.cells("paper")) == []
+    mnist = chosen(recipe.cells("laptop"), ["mnist"])
+    assert differences(recipe, mnist) == ["rounds 30 (paper: 2000)"]
+    short = chosen(recipe.cells("laptop"), ["mnist", "cifar10", "frl", "0%"])
+    assert caption(recipe, short) == [
+        "Different from the paper: mnist: rounds 30 (paper: 2000). cifar10: rounds 10 (paper: 2000)."
+    ]
+    assert caption(recipe, mnist) == ["Different from the paper: rounds 30 (paper: 2000)."]
+    assert "data.name digits (paper: mnist)" in differences(recipe, chosen(recipe.cells("smoke"), ["mnist"]))
+
+
+def test_the_caption_says_which_runs_of_table_4_are_meant() -> None:
+    recipe = RECIPES["weights"]
+    told = differences(recipe, chosen(recipe.cells("laptop"), ["cifar10"]))
+    assert "local.learning_rate 0.003 for FedAvg (paper: 0.1)" in told
+    assert "network.weights signed-kaiming-constant for FedAvg (paper: does not say)" in told
+    assert "rounds 10 (paper: 2000)" in told
+
+
+def test_the_caption_says_what_the_presets_decide_beyond_the_paper() -> None:
+    [told] = assumptions(chosen(RECIPES["robustness"].cells("laptop"), ["mnist"]))
+    assert told == (
+        "Not stated in the paper: the learning rate is multiplied by 0.999 every round, with a cosine "
+        "schedule within a round; clients share the training set, and each keeps 20% for testing."
+    )
+    [told] = assumptions(chosen(RECIPES["non-iid"].cells("laptop"), ["mnist", "shards"]))
+    assert told.endswith("with shards, clients are tested on shards of the test set with the same classes.")
+    assert "keeps 20%" not in told
+
+
+def test_the_caption_of_what_is_not_published_names_what_is_smaller() -> None:
+    recipe = RECIPES["ballots"]
+    assert caption(recipe, recipe.cells("laptop")) == []
+    [told] = caption(recipe, recipe.cells("smoke"))
+    assert told.startswith("Different from the scale laptop: ")
+    assert "data.name digits (laptop: mnist)" in told
+
+
+def test_the_caption_says_whose_settings_are_not_the_published_ones_and_what_the_paper_does_not_say() -> None:
+    recipe = RECIPES["robustness"]
+    some = chosen(recipe.cells("laptop"), ["cifar10", "FedAvg", "FRL", "0%"])
+    assert differences(recipe, some) == [
+        "local.learning_rate 0.003 for FedAvg (paper: 0.1)",
+        "network.weights signed-kaiming-constant for FedAvg (paper: does not say)",
+        "rounds 10 (paper: 2000)",
+    ]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_run_of_a_recipe_has_legal_settings(name: str, scale: str) -> None:
+    cells = recipe_named(name).cells(scale)
+    assert all(cell.experiment for cell in cells)
+    assert len({tuple(cell.coordinates.values()) for cell in cells}) == len(cells)
+    if scale == "laptop":
+        assert len({cell.name for cell in cells}) == len({cell.experiment for cell in cells})
+
+
+def test_some_runs_of_a_recipe_are_chosen_by_words() -> None:
+    votes = RECIPES["votes"].cells("laptop")
+    cells = chosen(votes, ["digits", "mirror", "20%"])
+    assert {cell.coordinates["vote"] for cell in cells} >= {"borda", "screened-mean"}
+    assert all(cell.coordinates["attack"] == "mirror" for cell in cells)
+    cells = chosen(RECIPES["robustness"].cells("laptop"), ["femnist", "cifar10", "frl", "fedavg", "0%"])
+    assert [(cell.coordinates["data"], cell.coordinates["algorithm"]) for cell in cells] == [
+        ("cifar10", "FedAvg"),
+        ("cifar10", "FRL"),
+        ("femnist", "FedAvg"),
+        ("femnist", "FRL"),
+    ]
+    with pytest.raises(ConfigError, match=r"no run matches; choose from: .*; borda; .*"):
+        chosen(votes, ["digits", "mirorr"])
+    with pytest.raises(ConfigError, match="no run matches all of these"):
+        chosen(votes, ["mnist", "noise", "40%"])
+    with pytest.raises(ConfigError, match=r"unknown table 'vots'; did you mean 'votes'\?"):
+        recipe_named("vots")
+    reply = CliRunner().invoke(app, ["paper", "show", "votes", "--scale", "huge"])
+    assert "unknown scale 'huge'; choose from smoke, laptop, paper" in str(reply.exception)
