@@ -6,6 +6,7 @@ import difflib
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fedrank.errors import ConfigError
 from fedrank.experiment.sweep import Cell
@@ -215,15 +216,21 @@ def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
     found: dict[str, list[tuple[str, str, str]]] = {}
     for cell in cells:
         original = originals.get(tuple(cell.coordinates.values()))
-        if original is None or original.experiment == cell.experiment:
+        if original is None:
             continue
-        theirs, ours = original.experiment.flat(), cell.experiment.flat()
+        theirs, ours = original.experiment.flat() | _printed(original), cell.experiment.flat()
         for key in ours.keys() - {"name", "evaluate_every"}:
             if ours[key] != theirs.get(key):
                 unsaid = key == "network.weights" and theirs["method.name"] != "frl"
                 values = _told(ours[key]), "does not say" if unsaid else _told(theirs.get(key))
                 found.setdefault(key, []).append((_whom(cell), *values))
     return [_sentence(key, told, everyone, origin) for key, told in sorted(found.items())]
+
+
+def _printed(cell: Cell) -> dict[str, Any]:
+    """Return what the paper prints for a run, where its preset is different; what the run varies is printed."""
+    varied = {setting.partition("=")[0] for setting in cell.settings}
+    return {key: value for key, value in runs.PRINTED.get(cell.preset, {}).items() if key not in varied}
 
 
 def _whom(cell: Cell) -> str:
