@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedrank.aggregators import Chain
+from fedrank.aggregators import Aggregator
 from fedrank.bench.measure import cpu_seconds, processor
 
 UNUSED = (
@@ -60,7 +60,7 @@ def load_byzfl() -> Any:
 def peers(byzfl: Any, m: int) -> dict[str, Callable[[Any], Any]]:
     """Return ByzFL's rules by the names that they have in fedrank, where both mean the same.
 
-    ByzFL's Krum looks at n - f - 1 neighbours, Blanchard's at n - m - 2: so f is m + 1. Its geometric median
+    ByzFL's Krum looks at n - f - 1 neighbors, Blanchard's at n - m - 2: so f is m + 1. Its geometric median
     stops after three steps; here it goes on for as long as ours does in most cases.
     """
     mix, pairs = byzfl.NNM(m), byzfl.Bucketing(2)
@@ -87,10 +87,10 @@ def main() -> None:
         updates = np.random.default_rng(0).normal(size=(n, size)).astype(np.float32)
         tensor = torch.from_numpy(updates)
         for name, theirs in peers(byzfl, m).items():
-            chain, rng = Chain(name), np.random.default_rng(1)
+            rule, rng = Aggregator(name), np.random.default_rng(1)
             ours, by_torch, by_numpy = (
                 1000 * cpu_seconds(partial(*call), repeat=1)
-                for call in ((chain, updates, m, rng), (theirs, tensor), (theirs, updates))
+                for call in ((rule, updates, m, rng), (theirs, tensor), (theirs, updates))
             )
             ratios = by_torch / ours, by_numpy / ours
             print(

@@ -75,3 +75,13 @@ def test_links_between_pages_lead_somewhere() -> None:
         for link in re.findall(r"\]\(([^)#]+)", page.read_text("utf-8")):
             if "://" not in link:
                 assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_an_example_is_short_and_runs(example: Path, tmp_path: Path) -> None:
+    assert len(example.read_text().splitlines()) < 60
+    done = subprocess.run(
+        [sys.executable, example], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(re.search(r"accuracy ([\d.]+)%", done.stdout)[1]) > 80

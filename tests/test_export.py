@@ -1,6 +1,7 @@
 """Models that leave fedrank compute what they computed inside."""
 
 import json
+import struct
 import zlib
 
 import numpy as np
@@ -16,20 +17,10 @@ from fedrank.experiment.build import build, build_method
 from fedrank.experiment.config import load_preset
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.runner import Observers, last_state, run
-from fedrank.export import (
-    CHECKSUM,
-    HEADER,
-    MAGIC,
-    SUFFIXES,
-    VERSION,
-    compact_bytes,
-    export,
-    open_model,
-    read_compact,
-    read_images,
-)
+from fedrank.export import SUFFIXES, compact_bytes, export, open_model, read_compact, read_images
 from fedrank.nn import NETWORKS
 
+HEADER, CHECKSUM = struct.Struct("<4sBxxxI"), struct.Struct("<I")
 SMALL = ("rounds=2", "data.clients=6", "clients_per_round=4", "local.epochs=1", "evaluate_every=9")
 
 
@@ -141,7 +132,7 @@ def test_a_model_with_a_hostile_description_is_refused(trained, tmp_path, change
     length = HEADER.unpack_from(body)[2]
     described, bits = body[HEADER.size : HEADER.size + length], body[HEADER.size + length :]
     words = changed if isinstance(changed, str) else json.dumps(json.loads(described) | changed)
-    header = HEADER.pack(MAGIC, VERSION, len(words))
+    header = HEADER.pack(b"FRLM", 1, len(words))
     (tmp_path / "m.frlm").write_bytes(sealed(header + words.encode() + bits))
     with pytest.raises(RunError, match=f"(?is)no model of fedrank's .*{why}"):
         read_compact(tmp_path / "m.frlm")

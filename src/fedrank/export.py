@@ -8,7 +8,6 @@ import logging
 import operator
 import struct
 import warnings
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
+from fedrank.ballots.frame import Frame
 from fedrank.data import SOURCES, Inputs, Preprocess, Source, find_source
 from fedrank.errors import ConfigError, DataError, FedrankError, RunError
 from fedrank.experiment.config import Experiment, NetworkSection
@@ -29,10 +29,7 @@ from fedrank.methods.frl import FRLState
 from fedrank.nn import NETWORKS, Supernetwork, supernetwork
 from fedrank.rank import top_count
 
-MAGIC = b"FRLM"
-VERSION = 1
-HEADER = struct.Struct("<4sBxxxI")
-CHECKSUM = struct.Struct("<I")
+FRAME = Frame(magic=b"FRLM", version=1, fields="xxxI", names=("length of the description",))
 LARGEST_DESCRIPTION = 2**16
 DATA = "fedrank.data"
 """Where an ONNX file says which data it was trained on."""
@@ -125,21 +122,18 @@ def compact_bytes(experiment: Experiment, method: FRL, state: FRLState) -> bytes
         }
     ).encode()
     bits = np.packbits(method.network.mask(state.ranking)).tobytes()
-    body = HEADER.pack(MAGIC, VERSION, len(description)) + description + bits
-    return body + CHECKSUM.pack(zlib.crc32(body))
+    return FRAME.close(FRAME.header(len(description)), description, bits)
 
 
 def read_compact(path: Path) -> tuple[nn.Module, Source]:
     """Return the model in a file that `compact_bytes` fills, and the data that it was trained on."""
     try:
         content = path.read_bytes()
-        magic, version, length = HEADER.unpack_from(content)
-        body, checksum = content[: -CHECKSUM.size], CHECKSUM.unpack(content[-CHECKSUM.size :])[0]
-        if (magic, version) != (MAGIC, VERSION) or length > LARGEST_DESCRIPTION:
-            raise ValueError("the beginning is not that of a model")
-        if zlib.crc32(body) != checksum:
-            raise ValueError("the checksum is wrong")
-        description = json.loads(body[HEADER.size : HEADER.size + length])
+        length = FRAME.claims(content)["length of the description"]
+        if length > LARGEST_DESCRIPTION:
+            raise ValueError(f"its description has {length} bytes")
+        payload = FRAME.open(content, FRAME.header(length))
+        description = json.loads(bytes(payload[:length]))
         section = NetworkSection(
             name=description["network"], keep=description["keep"], weights=description["weights"]
         )
@@ -150,7 +144,7 @@ def read_compact(path: Path) -> tuple[nn.Module, Source]:
             keep=section.keep,
             weights=section.weights,
         )
-        mask = _mask(network, body[HEADER.size + length :])
+        mask = _mask(network, bytes(payload[length:]))
         model = network.with_weights(np.where(mask, network.weights, np.float32(0)))
         _check_takes(model, source)
     except FileNotFoundError:

@@ -1,6 +1,7 @@
 """Attacks: what they may know, that what they send is legal, and that they hurt."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -440,3 +441,52 @@ def test_a_users_own_attack_is_one_decorated_function(crowd: Federation) -> None
 def test_an_unknown_attack_is_refused() -> None:
     with pytest.raises(ConfigError, match="unknown attack 'revers'; did you mean 'reverse'"):
         attack_named("revers")
+
+
+@pytest.mark.parametrize(
+    ("target", "sent", "complaint"),
+    [
+        (Target.WEIGHTS, lambda view: view.own[0] * np.nan, "returned NaN"),
+        (Target.WEIGHTS, lambda view: view.own[0][:-1], "returned float32 of shape"),
+        (Target.WEIGHTS, lambda view: view.own[0].astype(int), "returned int64 of shape"),
+        (Target.WEIGHTS, lambda view: None, "returned NoneType"),
+        (Target.WEIGHTS, lambda view: [view.own[0]], r"returned 1 updates for \d+ malicious clients"),
+        (Target.RANKINGS, lambda view: view.own[0] * 0, "returned no ranking"),
+        (Target.RANKINGS, lambda view: view.own[0].astype(float), "returned no ranking"),
+    ],
+)
+def test_a_broken_attack_stops_the_run_and_is_named(
+    crowd: Federation, target: Target, sent: Callable[[View], object], complaint: str
+) -> None:
+    """It must never look like a strong defense."""
+    broken = Attack("broken", "", "", target, Knowledge.COLLUDERS, sent)
+    method = TARGETS["fedavg" if target is Target.WEIGHTS else "frl"]()
+    adversary = Adversary(broken, draw_malicious(crowd, SHARE, 11))
+    with pytest.raises(ConfigError, match=rf"the attack 'broken' .*{complaint}"):
+        rounds_of(method, crowd, Schedule(1, 15, 1), adversary)
+
+
+def test_colluders_may_send_different_updates(crowd: Federation) -> None:
+    sent: list[list[np.ndarray]] = []
+
+    def different(view: View) -> list[np.ndarray]:
+        sent.append([own * (number + 2) for number, own in enumerate(view.own)])
+        return sent[-1]
+
+    method = TARGETS["fedavg"]()
+    attack = Attack("different", "", "", Target.WEIGHTS, Knowledge.COLLUDERS, different)
+    *_, (state, played) = rounds_of(
+        method, crowd, Schedule(1, 15, 1), Adversary(attack, draw_malicious(crowd, SHARE, 11))
+    )
+    assert len(sent[0]) == len(played.malicious) > 1
+    honest = rounds_of(method, crowd, Schedule(1, 15, 1))[-1][0]
+    assert state.weights.tobytes() != honest.weights.tobytes()
+
+
+def test_an_attack_is_registered_once() -> None:
+    with pytest.raises(ConfigError, match="there is an attack 'mirror' already"):
+
+        @attack("mirror", target=Target.RANKINGS, knows=Knowledge.OWN, source="a test")
+        def mirrored(view: View) -> np.ndarray:
+            """Another mirror."""
+            return view.own[0]

@@ -147,3 +147,59 @@ def test_a_directory_or_binary_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_file(tmp_path / "binary.toml")
+
+
+def test_names_outside_the_basic_plane_survive_a_file() -> None:
+    experiment = load_preset("digits", ["name=\U0001d4bb\U0001d4c7\U0001d4c1"])
+    assert parse(experiment.to_toml(), "a file") == experiment
+
+
+def test_parameters_of_rules_and_attacks_survive_a_file() -> None:
+    settings = [
+        'method.vote={name = "screened-mean", opposed = -0.3, longest = 2.0}',
+        *("attack.name=mirror", "attack.share=0.2", "attack.factor=8", "attack.layers=all"),
+    ]
+    experiment = load_preset("digits", settings)
+    assert experiment.method.vote == {"name": "screened-mean", "opposed": -0.3}, "defaults are not kept"
+    assert experiment.attack.parameters == {"factor": 8}
+    assert parse(experiment.to_toml(), "a file") == experiment
+
+
+@pytest.mark.parametrize(
+    ("former", "present"),
+    [
+        (["method.told=true", "method.expected=0.3"], ["method.assumed_malicious=0.3"]),
+        (["method.name=fedavg", "method.told=true"], ["method.name=fedavg"]),
+        (
+            ["method.name=fedavg", "method.told=false", "method.expected=0.2"],
+            ["method.name=fedavg", "method.assumed_malicious=0.2"],
+        ),
+        (["method.vote=centred-clipping"], ["method.vote=centered-clipping"]),
+        (
+            ["attack.name=mirror-omniscient", "attack.share=0.2"],
+            ["attack.name=mirror-tuned", "attack.knows=benign", "attack.share=0.2"],
+        ),
+        (
+            ["attack.name=mirror-shallow", "attack.share=0.2"],
+            ["attack.name=mirror", "attack.layers=small", "attack.share=0.2"],
+        ),
+    ],
+)
+def test_former_names_are_understood_and_give_the_same_run(former: list[str], present: list[str]) -> None:
+    assert load_preset("digits", former) == load_preset("digits", present)
+
+
+def test_the_digest_of_a_run_has_not_changed_with_the_names_of_settings() -> None:
+    """Runs of version 0.1 can be resumed: these are its digests."""
+    digests = {
+        (): "29c0a53983d1ba41",
+        (
+            "method.vote=centered-clipping",
+            "attack.name=mirror",
+            "attack.alone=true",
+            "attack.share=0.2",
+        ): "da0efd51a2f5d7c9",
+        ("method.name=fedavg", "method.assumed_malicious=0.2"): "70341d51c221d433",
+    }
+    for settings, digest in digests.items():
+        assert load_preset("digits", settings).fingerprint()[:16] == digest

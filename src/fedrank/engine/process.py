@@ -117,7 +117,7 @@ class WorkerProcess:
         """Ask for a method of the worker; `doing` says what for, should it fail."""
         self.doing = doing
         try:
-            self.connection.send((name, arguments))
+            send(self.connection, (name, arguments))
         except OSError as error:
             raise self._died() from error
 
@@ -160,7 +160,12 @@ def serve(connection: Connection, payload: int, offset: int) -> None:
             value = getattr(worker, name)(*arguments)
         except Exception as error:
             value = Failure.of(error)
-        connection.send(value)
+        send(connection, value)
+
+
+def send(connection: Connection, value: Any) -> None:
+    """Send anything to the other side, which `recv` receives; classes of a user's script travel by value."""
+    connection.send_bytes(cloudpickle.dumps(value))
 
 
 def main() -> None:

@@ -228,7 +228,7 @@ def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
 
 
 def _printed(cell: Cell) -> dict[str, Any]:
-    """Return what the paper prints for a run, where its preset is different; what the run varies is printed."""
+    """Return what the paper prints for a run where the preset is different, unless the run varies it."""
     varied = {setting.partition("=")[0] for setting in cell.settings}
     return {key: value for key, value in runs.PRINTED.get(cell.preset, {}).items() if key not in varied}
 

@@ -19,7 +19,7 @@ ROUNDS = {"mnist": 30, "cifar10": 10, "femnist": 30}
 QUICK_START = {"femnist": ("local.learning_rate=0.02",)}
 """For training weights at the scale `laptop`: the published rate gets nowhere in the first rounds."""
 PRINTED = {"cifar10-weights": {"local.learning_rate": 0.1}}
-"""Settings that the paper prints where a preset has others, because these did not learn (docs/decisions.md)."""
+"""Settings that the paper prints where a preset has others, as these did not learn (docs/decisions.md)."""
 SMOKE = ("rounds=1", "local.epochs=1", "data.clients=60", "clients_per_round=6", "evaluate_every=1")
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from fedrank.attacks import ATTACKS, Target
 from fedrank.experiment.sweep import Cell
-from fedrank.parameters import parameters_of
 
 VOTES = ("borda", "screened-mean", "nnm+trimmed-mean")
 SHARES = (0.1, 0.2, 0.3, 0.4)
@@ -21,12 +20,18 @@ BASELINES = (
 """Methods that train weights, each with its aggregator and the attack that was made for it."""
 STRONGEST = {
     "borda": ("mirror", "band"),
-    "nnm+trimmed-mean": ("mirror-omniscient", "label-flip", "backdoor"),
+    "nnm+trimmed-mean": ("mirror-tuned (benign)", "label-flip", "backdoor"),
 }
 """What MNIST is measured with: what does most harm on the digits, or is said to be stopped."""
 DEFAULT = "screened-mean"
-SIGN = "(sign)"
-"""Marks attacks that move against the signs of the benign mean, not along the deviation as published."""
+VARIANTS = {
+    "mirror": {"alone": "attack.alone=true", "small layers": "attack.layers=small"},
+    "mirror-tuned": {"benign": "attack.knows=benign"},
+    "alie": {"sign": "attack.direction=sign"},
+    "min-max": {"sign": "attack.direction=sign"},
+    "min-sum": {"sign": "attack.direction=sign"},
+}
+"""Attacks that are measured with other parameters, too: what a table calls the variant, and the setting."""
 
 
 def cells(scale: str) -> list[Cell]:
@@ -51,12 +56,11 @@ def cells(scale: str) -> list[Cell]:
 
 
 def attacks_on_rankings() -> list[str]:
-    """Return the attacks that can be run against FRL, those with a direction both ways."""
+    """Return the attacks that can be run against FRL, and their variants."""
     found = []
     for name, attack in ATTACKS.items():
         if attack.target is not Target.WEIGHTS:
-            directed = "direction" in parameters_of(attack.function).model_fields
-            found += [name, *([f"{name} {SIGN}"] if directed else [])]
+            found += [name, *(f"{name} ({variant})" for variant in VARIANTS.get(name, {}))]
     return found
 
 
@@ -87,8 +91,9 @@ def baseline_cells(data: str, shares: tuple[float, ...]) -> list[Cell]:
 def _attack(name: str, share: float) -> tuple[str, ...]:
     if not share:
         return ()
-    direction = ("attack.direction=sign",) if name.endswith(SIGN) else ()
-    return (f"attack.name={name.removesuffix(f' {SIGN}')}", f"attack.share={share}", *direction)
+    plain, _, variant = name.removesuffix(")").partition(" (")
+    parameters = (VARIANTS[plain][variant],) if variant else ()
+    return (f"attack.name={plain}", f"attack.share={share}", *parameters)
 
 
 def _coordinates(data: str, vote: str, attack: str, share: float) -> dict[str, str]:
