@@ -87,13 +87,7 @@ def _play(crowd: Federation, target: str, name: str, share: float) -> float:
     adversary = None
     if name != "none":
         adversary = Adversary(described(name), malicious)
-    with local_engine(method, crowd, workers=1) as engine:
-        rounds = [
-            r
-            for _, r in run_rounds(
-                RunSetup.of(method, crowd, Schedule(15, 15, 5), adversary), engine, method.init()
-            )
-        ]
+    rounds = [record for _, record in rounds_of(method, crowd, Schedule(15, 15, 5), adversary)]
     measured = [r.evaluation.test_accuracy for r in rounds if r.evaluation]
     return float(np.mean(measured))
 
