@@ -387,7 +387,10 @@ def test_what_there_is_is_listed(command: str, shown: str) -> None:
         (["attack.name=revers", "attack.share=0.2"], "unknown attack 'revers'"),
         (["attack.name=scaled", "attack.share=0.2"], "targets weights, but frl sends rankings"),
         (["method.aggregator=median"], "frl takes no aggregator"),
-        (["method.name=fedavg", "method.aggregator=medians"], "unknown aggregator 'medians'"),
+        (
+            ["method.name=fedavg", "method.aggregator=medians"],
+            "unknown rule 'medians'; did you mean 'median'",
+        ),
         (["wire.ballots=some"], "unknown ballot format 'some'"),
         (["wire.broadcasts=top=50%"], "clients need the whole ranking"),
     ],

@@ -88,6 +88,13 @@ def test_settings_are_laid_over_a_preset() -> None:
         ("data.test_shards=true", "test_shards needs partition 'shards' and an official test set"),
         ("attack.directoin=sign", "unknown key 'attack.directoin'"),
         ("network.keep=nan", "finite"),
+        ("method.vote=bord", "unknown rule 'bord'; did you mean 'borda'?"),
+        (
+            "method.assumed_malicious=0.5",
+            "assumed_malicious = 0.5: expected a share of at least 0 and below 0.5",
+        ),
+        ("method.assumed_malicious=true", "assumed_malicious = true: expected a share"),
+        ("method.assumed_malicious=actual", "is for methods that train weights"),
         ("network.name=resnet", "input should be 'lenet-digits', 'lenet'"),
         ("data.clients=0", "data.clients = 0"),
         ("data.beta=-1", "data.beta = -1"),

@@ -9,13 +9,13 @@ import tomllib
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import to_json
 
-from fedrank.aggregators import Aggregator
+from fedrank.aggregators import RULES, Aggregator, AssumedMalicious
 from fedrank.attacks import ATTACKS, Target, attack_named
 from fedrank.ballots import BallotFormat
 from fedrank.errors import ConfigError
@@ -103,9 +103,7 @@ class MethodSection(Section):
     aggregator: str | dict[str, Any] = "mean"
     share: float = Field(default=0.1, gt=0, le=1)
     server_rate: float = Field(default=0.003, gt=0)
-    assumed_malicious: (
-        Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0, lt=0.5)] | Literal["actual"]
-    ) = 0.4
+    assumed_malicious: AssumedMalicious = 0.4
     memory: int = Field(default=1024, ge=1)
 
     @model_validator(mode="before")
@@ -124,8 +122,20 @@ class MethodSection(Section):
         """Check a rule; its parameters that have their defaults are not kept."""
         if value == BORDA:
             return BORDA
+        known = [*(name for name, rule in RULES.items() if not rule.is_preaggregator), BORDA]
+        if isinstance(value, str) and "+" not in value and value not in known:
+            raise ValueError(f"unknown rule {value!r}{did_you_mean(value, known)}")
         rule = _checked(lambda: Aggregator.of(value))
         return {"name": rule.name, **rule.parameters} if rule.parameters else rule.name
+
+    @field_validator("assumed_malicious", mode="before")
+    @classmethod
+    def _is_a_share_or_a_number(cls, value: Any) -> Any:
+        share = isinstance(value, float) and 0 <= value < 0.5
+        number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if not (share or number or value == "actual"):
+            raise ValueError("expected a share of at least 0 and below 0.5, a whole number, or 'actual'")
+        return value
 
     @model_validator(mode="after")
     def _uses_its_rule(self) -> Self:
