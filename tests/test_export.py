@@ -244,22 +244,22 @@ def test_images_are_read_as_the_data_set_stores_them(tmp_path):
     assert red.shape == (3, 32, 32)
     assert (red[0] == 255).all()
     assert (red[1:] == 0).all()
-    [grey] = read_images([tmp_path / "red.png"], find_source("digits"))
-    assert grey.shape == (1, 8, 8)
-    assert grey.max() <= 16
+    [gray] = read_images([tmp_path / "red.png"], find_source("digits"))
+    assert gray.shape == (1, 8, 8)
+    assert gray.max() <= 16
 
 
 def test_sixteen_bits_are_read_as_eight_and_transparent_images_are_refused(tmp_path):
     source = find_source("mnist")
-    grey = np.arange(784, dtype=np.uint8).reshape(28, 28)
-    Image.fromarray(grey).save(tmp_path / "8.png")
-    Image.fromarray(grey.astype(np.uint16) * 257).save(tmp_path / "16.png")
+    gray = np.arange(784, dtype=np.uint8).reshape(28, 28)
+    Image.fromarray(gray).save(tmp_path / "8.png")
+    Image.fromarray(gray.astype(np.uint16) * 257).save(tmp_path / "16.png")
     eight, sixteen = read_images([tmp_path / "8.png", tmp_path / "16.png"], source)
     assert np.array_equal(eight, sixteen)
     assert eight.max() > 200
-    Image.fromarray(np.dstack([grey, grey, grey, np.full_like(grey, 255)])).save(tmp_path / "rgba.png")
+    Image.fromarray(np.dstack([gray, gray, gray, np.full_like(gray, 255)])).save(tmp_path / "rgba.png")
     assert np.array_equal(read_images([tmp_path / "rgba.png"], source)[0], eight)
-    Image.fromarray(np.dstack([grey, grey, grey, grey])).save(tmp_path / "clear.png")
+    Image.fromarray(np.dstack([gray, gray, gray, gray])).save(tmp_path / "clear.png")
     with pytest.raises(DataError, match="transparent"):
         read_images([tmp_path / "clear.png"], source)
 

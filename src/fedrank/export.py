@@ -232,7 +232,7 @@ def _open_onnx(path: Path) -> Portable:
 
 
 def read_images(paths: Sequence[Path], source: Source) -> Inputs:
-    """Read image files as the data set stores its own: resized, and grey where it is grey."""
+    """Read image files as the data set stores its own: resized, and gray where it is gray."""
     channels, height, width = source.shape
     images = []
     for path in paths:
@@ -252,6 +252,6 @@ def _opaque(image: Image.Image) -> Image.Image:
     """Return an image of eight bits a channel in which nothing is transparent."""
     if image.has_transparency_data and np.asarray(image.convert("RGBA").getchannel("A")).min() < 255:
         raise ValueError("it has transparent parts; save it on a plain background")
-    if image.mode.startswith("I"):  # sixteen bits of grey, which `convert` would cut off at 255
+    if image.mode.startswith("I"):  # sixteen bits of gray, which `convert` would cut off at 255
         return Image.fromarray((np.asarray(image, np.float64) / 257).astype(np.uint8))
     return image

@@ -76,13 +76,13 @@ def test_bytes_are_divided_by_255_and_other_numbers_left_alone() -> None:
     assert floats.dataset.preprocess(np.array([[2.5]])).tolist() == [[2.5]]
 
 
-def test_normalisation_by_channel() -> None:
+def test_normalization_by_channel() -> None:
     preprocess = Preprocess(scale=255.0, mean=(0.5, 0.25), std=(0.5, 2.0))
     images = np.full((1, 2, 3, 3), 255, np.uint8)
-    normalised = preprocess(images)
-    assert normalised.dtype == np.float32
-    np.testing.assert_allclose(normalised[0, 0], 1.0, rtol=1e-6)
-    np.testing.assert_allclose(normalised[0, 1], 0.375, rtol=1e-6)
+    normalized = preprocess(images)
+    assert normalized.dtype == np.float32
+    np.testing.assert_allclose(normalized[0, 0], 1.0, rtol=1e-6)
+    np.testing.assert_allclose(normalized[0, 1], 0.375, rtol=1e-6)
 
 
 def test_crop_and_flip_shifts_by_at_most_four_and_mirrors_half() -> None:

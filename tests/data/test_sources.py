@@ -48,7 +48,7 @@ def test_parquet_becomes_uint8_images_with_the_test_set_behind(mnist: Path) -> N
     assert loaded.dataset.labels.tolist() == [0, 1, 2, 3, 4, 9, 5, 6]
 
 
-def test_colour_images_have_their_channels_first(tmp_path: Path) -> None:
+def test_color_images_have_their_channels_first(tmp_path: Path) -> None:
     pixels = np.zeros((32, 32, 3), np.uint8)
     pixels[3, 4] = (10, 20, 30)
     cell = {"bytes": png(pixels), "path": "x.png"}
@@ -156,9 +156,9 @@ def test_a_set_with_missing_parts_is_refused(tmp_path: Path) -> None:
 def test_digits_need_no_files(tmp_path: Path) -> None:
     loaded = load("digits", tmp_path)
     assert loaded.dataset.inputs.shape == (1797, 1, 8, 8)
-    normalised = loaded.dataset.preprocess(loaded.dataset.inputs)
-    assert abs(normalised.mean()) < 0.01
-    assert normalised.std() == pytest.approx(1, abs=0.01)
+    normalized = loaded.dataset.preprocess(loaded.dataset.inputs)
+    assert abs(normalized.mean()) < 0.01
+    assert normalized.std() == pytest.approx(1, abs=0.01)
 
 
 def test_the_data_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -179,9 +179,9 @@ def test_real_data_has_the_published_numbers(
     loaded = load(name, real_data)
     assert (loaded.train_count, len(loaded.dataset.labels)) == (train, total)
     assert len(set(loaded.dataset.labels.tolist())) == classes
-    normalised = loaded.dataset.preprocess(loaded.dataset.inputs[:train:7])
-    assert abs(normalised.mean()) < 0.05
-    assert normalised.std() == pytest.approx(1, abs=0.05)
+    normalized = loaded.dataset.preprocess(loaded.dataset.inputs[:train:7])
+    assert abs(normalized.mean()) < 0.05
+    assert normalized.std() == pytest.approx(1, abs=0.05)
     if name == "femnist":
         assert loaded.writers is not None
         assert len(set(loaded.writers.tolist())) == 105

@@ -16,7 +16,7 @@ from fedrank.experiment.config import (
     preset_text,
 )
 from fedrank.nn import NETWORKS, Scores
-from fedrank.nn.init import WEIGHT_INITIALISERS
+from fedrank.nn.init import WEIGHT_INITIALIZERS
 
 DIGITS = preset_text("digits")
 
@@ -27,7 +27,7 @@ def choices(section: type, field: str) -> tuple[str, ...]:
 
 def test_the_choices_are_those_that_exist() -> None:
     assert choices(NetworkSection, "name") == tuple(NETWORKS)
-    assert choices(NetworkSection, "weights") == tuple(WEIGHT_INITIALISERS)
+    assert choices(NetworkSection, "weights") == tuple(WEIGHT_INITIALIZERS)
     assert choices(NetworkSection, "scores") == tuple(Scores)
     assert choices(DataSection, "name") == tuple(SOURCES)
 

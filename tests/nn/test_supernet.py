@@ -66,7 +66,7 @@ class Embedded(nn.Module):
         (nn.Sequential(nn.ReLU()), "no layer whose edges can be ranked"),
         (
             nn.utils.parametrizations.weight_norm(nn.Linear(2, 2, bias=False)),
-            "parametrisations",
+            "parametrizations",
         ),
     ],
 )
@@ -81,7 +81,7 @@ def test_attention_is_refused_once_not_for_each_of_its_parts() -> None:
     assert str(refusal.value).count("\n") == 1
 
 
-def test_fix_removes_biases_and_makes_normalisation_stateless() -> None:
+def test_fix_removes_biases_and_makes_normalization_stateless() -> None:
     model = nn.Sequential(
         nn.Conv2d(1, 4, 3),
         nn.BatchNorm2d(4),

@@ -128,7 +128,7 @@ class BallotCodec:
     def points_of(
         self, layer: Layer, sender: int, content: bytes, base: NDArray[np.int32], out: NDArray[np.float64]
     ) -> None:
-        """Write the points of some neighbouring edges, less those of `base`, from their part of a layer."""
+        """Write the points of some neighboring edges, less those of `base`, from their part of a layer."""
         numbers, width = np.frombuffer(content, np.uint8), self.checked_width(layer)
         if self.ballot_format.shape is Shape.EXACT:
             packing.read_positions(numbers, width, base, out)

@@ -17,7 +17,7 @@ from fedrank.randomness import Purpose, keyed_generator
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Labelled samples as they are stored. Images are uint8, channels first."""
+    """Labeled samples as they are stored. Images are uint8, channels first."""
 
     inputs: Inputs
     labels: Labels
@@ -91,7 +91,7 @@ class Federation:
     """The data of all clients, and the test samples that belong to nobody.
 
     `test` is what the global accuracy is measured on: an official test set where there is one,
-    all clients' test samples otherwise. `probe` are test samples with a backdoor's trigger, labelled as
+    all clients' test samples otherwise. `probe` are test samples with a backdoor's trigger, labeled as
     the attacker wants them.
     """
 

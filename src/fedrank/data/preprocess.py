@@ -33,10 +33,10 @@ class Preprocess:
         channels = (-1,) + (1,) * (inputs.ndim - 2) if len(self.mean) > 1 else (1,) * inputs.ndim
         factor = 1 / (self.scale * np.asarray(self.std))
         shift = np.asarray(self.mean) / np.asarray(self.std)
-        normalised = inputs.astype(np.float32)
-        normalised *= factor.astype(np.float32).reshape(channels)
-        normalised -= shift.astype(np.float32).reshape(channels)
-        return normalised
+        normalized = inputs.astype(np.float32)
+        normalized *= factor.astype(np.float32).reshape(channels)
+        normalized -= shift.astype(np.float32).reshape(channels)
+        return normalized
 
     def augment(self, images: Inputs, rng: np.random.Generator) -> Inputs:
         """Return the training images, cropped and flipped at random where that is asked for."""

@@ -74,7 +74,7 @@ SOURCES: dict[str, Source] = {
         ),
         Source(
             name="cifar10",
-            about="60,000 colour photographs of 32x32 pixels in 10 classes (Krizhevsky, 2009)",
+            about="60,000 color photographs of 32x32 pixels in 10 classes (Krizhevsky, 2009)",
             classes=10,
             shape=(3, 32, 32),
             preprocess=Preprocess(

@@ -41,9 +41,9 @@ def supernetwork(
 ) -> Supernetwork:
     """Turn a model built of Linear and Conv layers into a supernetwork.
 
-    The model itself is not changed. What a ranking cannot express (biases, learned normalisation,
+    The model itself is not changed. What a ranking cannot express (biases, learned normalization,
     embeddings, attention) is refused with the reason. `fix=True` mends what can be mended: it
-    removes biases, switches the learned parts of normalisation off, and puts GroupNorm in the
+    removes biases, switches the learned parts of normalization off, and puts GroupNorm in the
     place of BatchNorm.
 
     Parameters
@@ -65,7 +65,7 @@ def supernetwork(
     if obstacles:
         lines = "\n".join(f"  {obstacle}" for obstacle in obstacles)
         mendable = any(obstacle.mend for obstacle in obstacles)
-        hint = "\nfix=True mends biases and normalisation layers." if mendable else ""
+        hint = "\nfix=True mends biases and normalization layers." if mendable else ""
         raise ModelError(f"this model cannot be ranked edge by edge:\n{lines}{hint}")
     layout = Layout.of((name, tuple(weight.shape)) for name, weight in skeleton.named_parameters())
     for weight in skeleton.parameters():
@@ -139,7 +139,7 @@ def _obstacle(model: nn.Module, name: str, module: nn.Module) -> Obstacle | None
             return Obstacle(
                 where,
                 f"it holds the parameters {names} where one 'weight' is expected",
-                "remove weight normalisation and other parametrisations",
+                "remove weight normalization and other parametrizations",
             )
         return None
     if own:

@@ -43,11 +43,11 @@ def glorot_normal(layer: Layer, words: NDArray[np.uint32]) -> FloatArray:
 def kaiming_uniform(layer: Layer, words: NDArray[np.uint32]) -> FloatArray:
     """Return values uniform in ±1 / sqrt(fan_in) (He et al., 2015, with torch's default slope)."""
     bound = np.float32(1 / math.sqrt(fans(layer.shape)[0]))
-    centred = (words >> np.uint32(8)).astype(np.float32) * np.float32(2**-23) - np.float32(1)
-    return centred * bound
+    centered = (words >> np.uint32(8)).astype(np.float32) * np.float32(2**-23) - np.float32(1)
+    return centered * bound
 
 
-WEIGHT_INITIALISERS: dict[str, Callable[[Layer, NDArray[np.uint32]], FloatArray]] = {
+WEIGHT_INITIALIZERS: dict[str, Callable[[Layer, NDArray[np.uint32]], FloatArray]] = {
     "signed-kaiming-constant": signed_kaiming_constant,
     "kaiming-normal": kaiming_normal,
     "glorot-normal": glorot_normal,
@@ -55,9 +55,9 @@ WEIGHT_INITIALISERS: dict[str, Callable[[Layer, NDArray[np.uint32]], FloatArray]
 }
 
 
-def initial_weights(layout: Layout, seed: int, initialiser: str) -> FloatArray:
+def initial_weights(layout: Layout, seed: int, initializer: str) -> FloatArray:
     """Return the frozen random weights of all layers."""
-    draw = WEIGHT_INITIALISERS[initialiser]
+    draw = WEIGHT_INITIALIZERS[initializer]
     return _draw(layout, seed, Purpose.WEIGHTS, draw)
 
 
@@ -79,7 +79,7 @@ def _draw(
 
 
 # Wichura (1988), Algorithm AS 241, PPND7: the normal quantile to about 7 digits.
-_CENTRE = (
+_CENTER = (
     (59.109374720, 159.29113202, 50.434271938, 3.3871327179),
     (67.187563600, 78.757757664, 17.895169469, 1.0),
 )
@@ -98,7 +98,7 @@ def standard_normal(words: NDArray[np.uint32]) -> FloatArray:
     uniform = (words.astype(np.float64) + 0.5) * 2.0**-32
     q = uniform - 0.5
     r = 0.180625 - q * q
-    normal = q * _ratio(_CENTRE, r)
+    normal = q * _ratio(_CENTER, r)
     outer = np.abs(q) > 0.425
     tail = np.minimum(uniform[outer], 1.0 - uniform[outer])
     r = np.sqrt(-_portable_log(tail))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedrank.errors import ModelError
-from fedrank.nn.init import WEIGHT_INITIALISERS, initial_scores, initial_weights
+from fedrank.nn.init import WEIGHT_INITIALIZERS, initial_scores, initial_weights
 from fedrank.rank import Layout, Ranking, assign_scores, rank, top_mask
 
 
@@ -59,8 +59,8 @@ class Supernetwork:
             raise ModelError(f"keep is {self.keep}: the share of edges to keep is more than 0 and at most 1")
         if not 0 <= self.seed < 2**32:
             raise ModelError(f"seed is {self.seed}: a seed has 32 bits, 0 to {2**32 - 1}")
-        if self.weights_from not in WEIGHT_INITIALISERS:
-            known = ", ".join(WEIGHT_INITIALISERS)
+        if self.weights_from not in WEIGHT_INITIALIZERS:
+            known = ", ".join(WEIGHT_INITIALIZERS)
             raise ModelError(f"weights are to come from {self.weights_from!r}; there are: {known}")
 
     def __getstate__(self) -> dict[str, Any]:

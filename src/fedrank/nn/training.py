@@ -19,7 +19,7 @@ Batch = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 class Samples(Protocol):
-    """Labelled data that can be walked through in random batches."""
+    """Labeled data that can be walked through in random batches."""
 
     def batches(self, batch_size: int, rng: np.random.Generator) -> Iterator[Batch]: ...
 

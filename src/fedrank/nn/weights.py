@@ -64,7 +64,7 @@ def train_weights(
     Weights that were poisoned may not be trainable any more: then the result is not finite.
     """
     network.begin(initial)
-    optimiser = torch.optim.SGD(
+    optimizer = torch.optim.SGD(
         network.parameters,
         lr=local.learning_rate,
         momentum=local.momentum,
@@ -76,13 +76,13 @@ def train_weights(
     with torch.random.fork_rng():
         torch.manual_seed(int(rng.integers(2**63)))
         for epoch in range(local.epochs):
-            optimiser.param_groups[0]["lr"] = cosine(local.learning_rate, epoch, local.epochs)
+            optimizer.param_groups[0]["lr"] = cosine(local.learning_rate, epoch, local.epochs)
             for inputs, labels in samples.batches(local.batch_size, rng):
                 logits = network.forward(torch.from_numpy(inputs).to(network.device))
                 loss = cross_entropy(logits, torch.from_numpy(labels).to(network.device))
-                optimiser.zero_grad(set_to_none=True)
+                optimizer.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
+                optimizer.step()
                 losses += loss.detach()
                 steps += 1
     return TrainedWeights(network.flat.to("cpu", copy=True).numpy(), float(losses) / steps)
