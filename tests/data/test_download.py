@@ -148,9 +148,9 @@ def test_a_damaged_file_is_fetched_again(hub: Hub, tmp_path: Path) -> None:
     ("misbehavior", "complaint"),
     [
         ({"status": 503}, "cannot be reached"),
-        ({"listing": b"<html>"}, "did not answer with a list of files"),
+        ({"listing": b"<html>"}, "did not return a list of files"),
         ({"listing": b"[]"}, "lists no Parquet file"),
-        ({"listing": b'[{"path": "a.parquet"}]'}, "did not answer with a list"),
+        ({"listing": b'[{"path": "a.parquet"}]'}, "did not return a list"),
     ],
 )
 def test_a_hub_that_answers_nonsense_is_reported(

@@ -204,9 +204,9 @@ def test_a_superlink_and_a_server_that_are_killed_go_on_and_end_in_the_same_byte
         assert not (tmp_path / "run" / "summary.json").exists()
         again = deployment.submit(app, config)
         assert deployment.wait_for(again, 200) == "finished:completed", deployment.last_words(again)
-        assert "Going on with the run" in (tmp_path / f"{again}.log").read_text()
+        assert "Resuming the run" in (tmp_path / f"{again}.log").read_text()
         third = deployment.submit(app, config)
         assert deployment.wait_for(third, 100) == "finished:failed"
-        assert "holds a finished run" in (tmp_path / f"{third}.log").read_text()
+        assert "contains a finished run" in (tmp_path / f"{third}.log").read_text()
         assert 'File "' not in (tmp_path / f"{third}.log").read_text()
     assert ranking_of(tmp_path / "run") == local_ranking(settings, tmp_path / "local")

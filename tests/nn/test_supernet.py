@@ -107,7 +107,7 @@ def test_fix_does_not_hide_what_it_cannot_mend() -> None:
 
 @pytest.mark.parametrize("keep", [0, -0.5, 1.5, float("nan")])
 def test_keep_must_be_more_than_0_and_at_most_1(keep: float) -> None:
-    with pytest.raises(ModelError, match="more than 0 and at most 1" if keep else "without an edge"):
+    with pytest.raises(ModelError, match="more than 0 and at most 1" if keep else "without edges"):
         supernetwork(BIAS_FREE, seed=1, keep=keep)
 
 
@@ -125,7 +125,7 @@ def test_a_seed_has_32_bits(seed: int) -> None:
         supernetwork(BIAS_FREE, seed=seed)
 
 
-def test_unknown_choices_are_refused_with_what_there_is() -> None:
+def test_unknown_choices_are_refused_with_the_known_ones() -> None:
     with pytest.raises(ModelError, match="kaiming-normal"):
         supernetwork(BIAS_FREE, seed=1, weights="xavier")
     with pytest.raises(ModelError, match="signed, magnitude, authors"):

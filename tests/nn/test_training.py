@@ -201,7 +201,7 @@ def test_a_layer_that_is_not_used_is_named() -> None:
             return self.used(x.flatten(1))
 
     network = supernetwork(Unused(), seed=1)
-    with pytest.raises(ModelError, match=r"idle\.weight.*takes no part"):
+    with pytest.raises(ModelError, match=r"idle\.weight.*does not affect"):
         edge_popup(
             MaskedNetwork(network, CPU),
             network.initial_scores,
