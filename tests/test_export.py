@@ -102,7 +102,7 @@ def test_damaged_models_are_refused(trained, tmp_path):
         b"PK" + content[2:],
     ):
         path.write_bytes(damaged)
-        with pytest.raises(RunError, match="no model of fedrank's"):
+        with pytest.raises(RunError, match="not a fedrank model"):
             read_compact(path)
 
 
@@ -114,7 +114,7 @@ def test_a_model_with_another_number_of_edges_is_refused(trained, tmp_path):
     body = bytearray(path.read_bytes()[: -CHECKSUM.size])
     body[-1] ^= 1
     path.write_bytes(sealed(bytes(body)))
-    with pytest.raises(RunError, match="are kept"):
+    with pytest.raises(RunError, match="keeps"):
         read_compact(path)
 
 
@@ -143,7 +143,7 @@ def test_a_model_with_a_hostile_description_is_refused(trained, tmp_path, change
     words = changed if isinstance(changed, str) else json.dumps(json.loads(described) | changed)
     header = HEADER.pack(MAGIC, VERSION, len(words))
     (tmp_path / "m.frlm").write_bytes(sealed(header + words.encode() + bits))
-    with pytest.raises(RunError, match=f"(?is)no model of fedrank's .*{why}"):
+    with pytest.raises(RunError, match=f"(?is)not a fedrank model .*{why}"):
         read_compact(tmp_path / "m.frlm")
 
 
@@ -190,7 +190,7 @@ def test_onnx_that_fedrank_did_not_export_is_refused(tmp_path):
         opened = open_model(flat)
     except RunError:
         return  # some versions of the runtime notice that 64 numbers are no 10 classes
-    with pytest.raises(RunError, match="the model fails"):
+    with pytest.raises(RunError, match="the model failed"):
         opened.predict(np.zeros((2, 1, 8, 8)))
 
 

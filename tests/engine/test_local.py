@@ -136,7 +136,7 @@ def test_the_callers_thread_count_is_left_alone(digits: Federation) -> None:
 
 
 def test_no_workers_are_refused(digits: Federation) -> None:
-    with pytest.raises(ConfigError, match="workers is 0"):
+    with pytest.raises(ConfigError, match="workers must be at least 1, got 0"):
         local_engine(small_frl(), digits, workers=0)
 
 

@@ -106,7 +106,7 @@ DEADLINE = 30.0
 
 @pytest.fixture(scope="module")
 def faulty_run(tmp_path_factory):
-    """Play two rounds with an honest client and one for each fault; return the metrics and the log."""
+    """Run two rounds with an honest client and one for each fault; return the metrics and the log."""
     folder = tmp_path_factory.mktemp("faults")
     app = write_app(folder / "app", "faulty:app")
     shutil.copy(Path(__file__).with_name("faulty.py"), app)
@@ -145,13 +145,13 @@ def test_a_client_that_is_killed_costs_its_own_vote(faulty_run):
 
 
 def test_a_client_that_hangs_does_not_hold_up_the_round(faulty_run):
-    assert refusals(faulty_run, "hang") == ["did not answer within 30 seconds"] * 2
+    assert refusals(faulty_run, "hang") == ["did not reply within 30 seconds"] * 2
     assert all(record["wall_seconds"] < DEADLINE + 10 for record in faulty_run[0])
 
 
 def test_a_late_answer_does_not_count_and_the_next_does(faulty_run):
     first, *later = refusals(faulty_run, "late")
-    assert first == "did not answer within 30 seconds"
+    assert first == "did not reply within 30 seconds"
     assert later[-1] is None
 
 
@@ -163,7 +163,7 @@ def test_a_client_that_fails_says_why(faulty_run):
 
 def test_garbage_is_refused_and_who_keeps_sending_it_is_no_longer_asked(faulty_run):
     [reason] = refusals(faulty_run, "garbage")
-    assert "illegal answer" in reason
+    assert "illegal reply" in reason
     assert f"Client {FAULTS.index('garbage')} (node" in faulty_run[1]
 
 

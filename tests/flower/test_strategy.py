@@ -157,14 +157,17 @@ def malformed(question, honest):
 
 FAULTS = {
     "garbage": (lambda question, honest: [with_ballot(question, b"garbage")], "bytes"),
-    "nothing": (lambda question, honest: [Message(RecordDict(), reply_to=question)], "nothing else"),
+    "nothing": (
+        lambda question, honest: [Message(RecordDict(), reply_to=question)],
+        "ballot and metrics only",
+    ),
     "a numpy array": (lambda question, honest: [with_array(question, Array(np.zeros(3)))], "fedrank.wire"),
     "an error": (an_error, "no data"),
     "another's ballot": (lambda question, honest: [with_ballot(question, forged(question))], "sender"),
     "a ballot cut off": (a_ballot_cut_off, "bytes"),
     "no content": (without_content, "without content"),
     "what Flower cannot unpack": (malformed, "cannot be unpacked"),
-    "silence": (lambda question, honest: [], "did not answer within 3 seconds"),
+    "silence": (lambda question, honest: [], "did not reply within 3 seconds"),
 }
 SOON = 3.0
 """A deadline for tests in which it passes; what is compiled when it is first used has been used before."""

@@ -33,11 +33,11 @@ class NodeDirectory:
         self.numbers: dict[int, int] = {}
         self._questions: dict[str, int] = {}
         self._last_asked: dict[int, float] = {}
-        self._puller: ReplyPoller | None = None
+        self._poller: ReplyPoller | None = None
 
     def refresh(self, grid: Grid) -> None:
         """Remove nodes that went offline, query new ones, and process the replies."""
-        self._puller = self._puller or ReplyPoller(grid)
+        self._poller = self._poller or ReplyPoller(grid)
         online = set(grid.get_node_ids())
         for node in self.numbers.keys() - online:
             logger.warning("Client %d (node %d) went offline.", self.numbers.pop(node), node)
@@ -51,8 +51,8 @@ class NodeDirectory:
             sent = push(grid, Message(content, node, MessageType.QUERY, ttl=ANSWER_LIMIT))
             if sent is not None:
                 self._questions[sent] = node
-                self._puller.add(sent)
-        while self._questions and (found := self._puller.take(PAUSE)) is not None:
+                self._poller.add(sent)
+        while self._questions and (found := self._poller.take(PAUSE)) is not None:
             self._hear(self._questions.pop(found[0]), found[1])
 
     def _hear(self, node: int, replies: list[Message] | BallotError) -> None:
