@@ -127,7 +127,7 @@ def sealed(body):
     [
         ({"seed": 1.5}, "float"),
         ({"seed": "7"}, "str"),
-        ({"data": "mnist"}, "does not take images of mnist"),
+        ({"data": "mnist"}, "does not accept images of mnist"),
         ({"data": "nothing"}, "nothing"),
         ({"network": "lenet"}, "edges"),
         ({"keep": 2}, "keep"),
@@ -182,7 +182,7 @@ def test_onnx_that_fedrank_did_not_export_is_refused(tmp_path):
         with pytest.raises(RunError, match="not exported by fedrank"):
             open_model(model(inputs, outputs))
     digits = [("images", float32, ["n", 1, 8, 8])], [("logits", float32, ["n", 10])]
-    for data, why in (("", "does not say"), ("mnist", "not made for mnist")):
+    for data, why in (("", "does not name its data set"), ("mnist", "does not fit mnist")):
         with pytest.raises(RunError, match=why):
             open_model(model(*digits, "Flatten", data))
     flat = model([("images", float32, [1, 1, 8, 8])], [("logits", float32, [1, 10])], "Flatten")
@@ -199,7 +199,7 @@ def test_what_a_run_lives_on_and_what_is_no_file_is_never_overwritten(trained, t
     (tmp_path / "folder").mkdir()
     for path in (directory.path / "checkpoint.npz", directory.path / "config.toml", tmp_path / "folder"):
         before = path.stat()
-        with pytest.raises(RunError, match="Name another with --out"):
+        with pytest.raises(RunError, match="Choose another with --out"):
             export(directory, method, state, "torch", path)
         assert path.stat() == before
     (tmp_path / "link.pt").symlink_to(tmp_path / "target.pt")

@@ -335,7 +335,7 @@ def test_the_round_of_rubbish_is_not_asked_for() -> None:
 
 def test_a_coded_ballot_needs_the_broadcast() -> None:
     codec = BallotCodec(LAYOUT, BallotFormat.parse("exact coded"))
-    with pytest.raises(BallotError, match="needs the ranking that it is coded against"):
+    with pytest.raises(BallotError, match="needs its reference ranking"):
         honest(codec)
 
 

@@ -52,9 +52,7 @@ def keys(
     made = Credentials.create(folder, nodes, hosts or ("localhost", "127.0.0.1"))
     say(f"{made.authority}: copy to every node and user")
     say(f"{made.key} and {made.certificate.name}: keep on the SuperLink")
-    say(
-        f"{made.node_key(0)}, ...: one per SuperNode; register {made.node_public(0).name}, ... at the SuperLink"
-    )
+    say(f"{made.node_key(0)}, ...: one per SuperNode; register {made.node_public(0).name}, ...")
 
 
 @flower_app.command()

@@ -84,7 +84,7 @@ def fetch(remote: RemoteFile, folder: Path, progress: Progress) -> Path:
         _append_rest(remote, part, progress)
         if part.stat().st_size < remote.size:
             raise DataError(
-                f"{remote.url}: the connection closed after {part.stat().st_size:,} of {remote.size:,} bytes. "
+                f"{remote.url}: connection closed after {part.stat().st_size:,} of {remote.size:,} bytes. "
                 "Run the command again to resume."
             )
         if not is_complete(remote, part):

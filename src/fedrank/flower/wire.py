@@ -60,7 +60,7 @@ def read_answer(message: Message) -> tuple[bytes, float | None]:
 
 
 def metric(message: Message, name: str, largest: float) -> float | None:
-    """Return a metric that a client reports, or None unless it is between 0 and `largest`. It may be a lie."""
+    """Return a metric that a client reports, if it is between 0 and `largest`. It may be a lie."""
     record = message.content.get(METRICS)
     value = record.get(name) if isinstance(record, MetricRecord) else None
     return value if isinstance(value, float) and 0 <= value <= largest else None
