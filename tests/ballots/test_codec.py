@@ -278,7 +278,7 @@ def test_cheat_gigabyte_length_field(ballot_format: str) -> None:
 
 def test_a_gigabyte_of_anything_is_refused_unread() -> None:
     codec = form_of("exact coded")
-    refused(codec, bytes(50_000_000), "bytes, this one has 50000000")
+    refused(codec, bytes(50_000_000), "bytes, got 50000000")
 
 
 @pytest.mark.parametrize("ballot_format", ["exact", "top=50%", "levels=4 coded"])

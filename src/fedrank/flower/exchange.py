@@ -71,8 +71,8 @@ def push(grid: Grid, message: Message) -> str | None:
     """Send one message; return its id, or None if its node is offline.
 
     If the SuperLink restarts in the middle, it and the node still wait for the rest of the message, but
-    Flower gives up. Sending the same message again completes it; a new one would reach a node that is still waiting
-    for the old one.
+    Flower gives up. Sending the same message again completes it; a new one would reach a node that is
+    still waiting for the old one.
     """
     try:
         return _push(grid, message)
