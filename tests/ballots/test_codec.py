@@ -320,7 +320,7 @@ def test_cheat_a_broadcast_sent_back() -> None:
 def test_damage_on_the_way_is_noticed() -> None:
     ballot = bytearray(honest(form_of("exact")))
     ballot[100] ^= 1
-    refused(form_of("exact"), bytes(ballot), "the checksum is wrong")
+    refused(form_of("exact"), bytes(ballot), "wrong checksum")
 
 
 @pytest.mark.parametrize("ballot", [b"", b"FRLB", bytes(56), "text", None, bytearray(200)])
