@@ -1,4 +1,4 @@
-"""Trained models that leave fedrank: a PyTorch state dict, ONNX, or a seed and one bit for every edge."""
+"""Exports trained models as a PyTorch state dict, as ONNX, or as a seed and one bit per edge."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ from fedrank.experiment.rundir import RunDirectory, write_output
 from fedrank.methods import FRL
 from fedrank.methods.frl import FRLState
 from fedrank.nn import NETWORKS, Supernetwork, supernetwork
+from fedrank.parameters import did_you_mean
 from fedrank.rank import top_count
 
 FRAME = Frame(magic=b"FRLM", version=1, fields="xxxI", names=("length of the description",))
 LARGEST_DESCRIPTION = 2**16
 DATA = "fedrank.data"
-"""Where an ONNX file says which data it was trained on."""
+"""Metadata key of an ONNX file for the data set it was trained on."""
 SUFFIXES = {"torch": ".pt", "onnx": ".onnx", "fedrank": ".frlm"}
 
 
 @dataclass(frozen=True)
 class Portable:
-    """A model that can be used without its run: what it computes, and the images that it takes."""
+    """A model that works without its run, and the data set it was trained on."""
 
     predict: Callable[[Inputs], NDArray[np.float32]]
-    """Returns the logits of a batch of stored images."""
+    """Returns the logits for a batch of stored images."""
     source: Source
 
 
@@ -58,13 +59,13 @@ class WithPreprocessing(nn.Module):
         self.register_buffer("shift", torch.tensor(preprocess.mean).view(1, -1, 1, 1) / std)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the logits of images as they are stored, such as 0 to 255."""
+        """Return the logits for raw pixel values, such as 0 to 255."""
         logits: Tensor = self.network(images * self.factor - self.shift)
         return logits
 
 
 def export(run: RunDirectory, method: Any, state: Any, to: str, path: Path) -> None:
-    """Write the model of a run's state to a file."""
+    """Export the model of a run's state to a file."""
     model, source = method.model(state), find_source(run.experiment.data.name)
     match to:
         case "torch":
@@ -76,19 +77,19 @@ def export(run: RunDirectory, method: Any, state: Any, to: str, path: Path) -> N
         case "fedrank":
             if not isinstance(method, FRL):
                 raise ConfigError(
-                    f"{run.path}: {run.experiment.method.name} trains weights: only rankings have this form"
+                    f"{run.path}: {run.experiment.method.name} trains weights; only frl exports --to fedrank"
                 )
             write_output(path, compact_bytes(run.experiment, method, state))
         case _:
-            raise ConfigError(f"--to {to}: there are {', '.join(SUFFIXES)}")
+            raise ConfigError(f"unknown format {to!r}{did_you_mean(to, SUFFIXES)}")
 
 
 def onnx_bytes(model: nn.Module, source: Source) -> bytes:
-    """Return a model as ONNX. It takes any number of images."""
+    """Return a model as ONNX, for batches of any size."""
     try:
         import onnxscript  # noqa: F401  (the exporter needs it)
     except ModuleNotFoundError:
-        raise ConfigError("ONNX needs an extra: pip install 'fedrank[onnx]'") from None
+        raise ConfigError("ONNX support is not installed; run: pip install 'fedrank[onnx]'") from None
     example = torch.zeros(2, *source.shape)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
@@ -109,7 +110,7 @@ def onnx_bytes(model: nn.Module, source: Source) -> bytes:
 
 
 def compact_bytes(experiment: Experiment, method: FRL, state: FRLState) -> bytes:
-    """Return a subnetwork as its network's description, a seed, and one bit for every edge."""
+    """Return a subnetwork as a description of its network, a seed, and one bit per edge."""
     section = experiment.network
     description = json.dumps(
         {
@@ -126,7 +127,7 @@ def compact_bytes(experiment: Experiment, method: FRL, state: FRLState) -> bytes
 
 
 def read_compact(path: Path) -> tuple[nn.Module, Source]:
-    """Return the model in a file that `compact_bytes` fills, and the data that it was trained on."""
+    """Read a model written by `compact_bytes`; return it and the data set it was trained on."""
     try:
         content = path.read_bytes()
         length = FRAME.claims(content)["length of the description"]
@@ -148,9 +149,9 @@ def read_compact(path: Path) -> tuple[nn.Module, Source]:
         model = network.with_weights(np.where(mask, network.weights, np.float32(0)))
         _check_takes(model, source)
     except FileNotFoundError:
-        raise RunError(f"{path}: there is no such file") from None
+        raise RunError(f"{path}: no such file") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError, struct.error, FedrankError) as error:
-        raise RunError(f"{path}: this is no model of fedrank's ({error})") from error
+        raise RunError(f"{path}: not a fedrank model ({error})") from error
     return model, source
 
 
@@ -159,27 +160,27 @@ def _check_takes(model: nn.Module, source: Source) -> None:
         with torch.inference_mode():
             classes = model(torch.zeros(1, *source.shape)).shape[1]
     except RuntimeError as error:
-        raise ValueError(f"the network does not take images of {source.name}") from error
+        raise ValueError(f"the network does not accept images of {source.name}") from error
     if classes < source.classes:
-        raise ValueError(f"the network tells {classes} classes apart, {source.name} has {source.classes}")
+        raise ValueError(f"the network has {classes} outputs, but {source.name} has {source.classes} classes")
 
 
 def _mask(network: Supernetwork, packed: bytes) -> NDArray[np.bool_]:
     if len(packed) != (network.layout.size + 7) // 8:
-        raise ValueError(f"{network.layout.size} edges are not {len(packed)} bytes of bits")
+        raise ValueError(f"the mask of {network.layout.size} edges has {len(packed)} bytes")
     mask = np.unpackbits(np.frombuffer(packed, np.uint8), count=network.layout.size).astype(bool)
     for layer in network.layout:
         kept, expected = int(mask[layer.edges].sum()), top_count(layer.size, network.keep)
         if kept != expected:
-            raise ValueError(f"{kept} edges of layer {layer.name} are kept, {expected} should be")
+            raise ValueError(f"layer {layer.name} keeps {kept} edges, expected {expected}")
     return mask
 
 
 def open_model(path: Path) -> Portable:
-    """Return a model to predict with: a file of fedrank's, or an ONNX file that it exported."""
+    """Open an exported model for prediction: a fedrank or ONNX file."""
     if path.suffix == SUFFIXES["torch"]:
         raise ConfigError(
-            f"{path}: a state dict does not say which network it is of; export --to fedrank or onnx"
+            f"{path}: a state dict does not name its network; export --to fedrank or onnx instead"
         )
     if path.suffix == SUFFIXES["onnx"]:
         return _open_onnx(path)
@@ -197,36 +198,36 @@ def _open_onnx(path: Path) -> Portable:
     try:
         import onnxruntime
     except ModuleNotFoundError:
-        raise ConfigError("ONNX needs an extra: pip install 'fedrank[onnx]'") from None
+        raise ConfigError("ONNX support is not installed; run: pip install 'fedrank[onnx]'") from None
     try:
         session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
     except FileNotFoundError:
-        raise RunError(f"{path}: there is no such file") from None
-    except Exception as error:  # the runtime's own exceptions have no common name
-        raise RunError(f"{path}: this is no model in ONNX ({error})") from error
+        raise RunError(f"{path}: no such file") from None
+    except Exception as error:  # the runtime's exceptions share no base class
+        raise RunError(f"{path}: not an ONNX model ({error})") from error
     inputs, outputs = session.get_inputs(), session.get_outputs()
     if [(each.name, each.type, len(each.shape)) for each in inputs] != [("images", "tensor(float)", 4)] or [
         (each.name, len(each.shape)) for each in outputs
     ] != [("logits", 2)]:
-        raise RunError(f"{path}: this model was not exported by fedrank; it should turn images into logits")
+        raise RunError(f"{path}: not exported by fedrank; expected an input 'images' and an output 'logits'")
     source = SOURCES.get(session.get_modelmeta().custom_metadata_map.get(DATA, ""))
     if source is None:
-        raise RunError(f"{path}: does not say which data it was trained on; fedrank's own exports do")
+        raise RunError(f"{path}: does not name its data set, as models exported by fedrank do")
     shape, classes = tuple(inputs[0].shape[1:]), outputs[0].shape[1]
     if shape != source.shape or not isinstance(classes, int) or classes < source.classes:
-        raise RunError(f"{path}: takes images of shape {shape} and is not made for {source.name}")
+        raise RunError(f"{path}: takes images of shape {shape} and does not fit {source.name}")
 
     def predict(images: Inputs) -> NDArray[np.float32]:
         try:
             return np.asarray(session.run(["logits"], {"images": images.astype(np.float32)})[0])
-        except Exception as error:  # as above
-            raise RunError(f"{path}: the model fails ({error})") from error
+        except Exception as error:  # no common base class here either
+            raise RunError(f"{path}: the model failed ({error})") from error
 
     return Portable(predict, source)
 
 
 def read_images(paths: Sequence[Path], source: Source) -> Inputs:
-    """Read image files as the data set stores its own: resized, and grey where it is grey."""
+    """Read image files in the data set's format: its size, and grayscale or RGB."""
     channels, height, width = source.shape
     images = []
     for path in paths:
@@ -234,8 +235,8 @@ def read_images(paths: Sequence[Path], source: Source) -> Inputs:
             with Image.open(path) as image:
                 picture = _opaque(image).convert("L" if channels == 1 else "RGB").resize((width, height))
         except FileNotFoundError:
-            raise DataError(f"{path}: there is no such file") from None
-        except Exception as error:  # a damaged image makes its reader raise almost anything
+            raise DataError(f"{path}: no such file") from None
+        except Exception as error:  # reading a damaged image can raise any exception
             raise DataError(f"{path}: cannot be read as an image ({error})") from error
         pixels = np.asarray(picture, np.float32).reshape(height, width, channels).transpose(2, 0, 1)
         images.append(pixels * (source.preprocess.scale / 255))
@@ -243,9 +244,9 @@ def read_images(paths: Sequence[Path], source: Source) -> Inputs:
 
 
 def _opaque(image: Image.Image) -> Image.Image:
-    """Return an image of eight bits a channel in which nothing is transparent."""
+    """Return an image with eight bits per channel; reject transparent ones, whose background is undefined."""
     if image.has_transparency_data and np.asarray(image.convert("RGBA").getchannel("A")).min() < 255:
-        raise ValueError("it has transparent parts; save it on a plain background")
-    if image.mode.startswith("I"):  # sixteen bits of grey, which `convert` would cut off at 255
+        raise ValueError("it has transparent pixels; save it on a plain background")
+    if image.mode.startswith("I"):  # 16-bit grayscale, which `convert` would clip at 255
         return Image.fromarray((np.asarray(image, np.float64) / 257).astype(np.uint8))
     return image

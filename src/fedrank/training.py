@@ -1,4 +1,4 @@
-"""`fedrank.train`: federated training of a user's own model and data in one call."""
+"""`fedrank.train`: federated training with your own model and data in one call."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from fedrank.report.terminal import RunProgress, stderr_console
 
 @dataclass(frozen=True)
 class Run:
-    """A trained model and how training went."""
+    """A trained model and its training history."""
 
     method: Method[Any]
     state: Any
     evaluation: Evaluation
-    """How the trained model does."""
+    """The evaluation of the trained model."""
     history: tuple[Round, ...]
 
     def subnetwork(self) -> nn.Module:
@@ -47,23 +47,23 @@ def train(
     progress: bool = True,
     on_round: Callable[[Round], None] = lambda _: None,
 ) -> Run:
-    """Train for some rounds on this machine and return the result.
+    """Train on this machine and return the result.
 
     Parameters
     ----------
     method : for example `fedrank.FRL(network)`.
-    clients : the federation that `fedrank.split` made.
-    rounds : how often the clients vote.
-    per_round : how many clients are drawn for each round.
-    evaluate_every : the model is measured every so many rounds, and after the last one.
-    adversary : malicious clients and what they send, to rehearse an attack.
-    workers : worker processes of one thread each; as many as there are cores by default.
+    clients : a federation, for example from `fedrank.split`.
+    rounds : number of rounds.
+    per_round : clients to draw per round.
+    evaluate_every : evaluate the model every so many rounds, and after the last one.
+    adversary : malicious clients and their attack, to test robustness.
+    workers : worker processes, one thread each; one per core by default.
     device : where workers compute, `cpu` or `cuda`.
-    progress : show a progress bar on the standard error stream.
-    on_round : is called after every round with what happened in it, for loggers of your own.
+    progress : show a progress bar on stderr.
+    on_round : callback after every round, for example for your own logger.
 
-    Ctrl-C finishes the round and returns what was reached; a second one raises KeyboardInterrupt.
-    The result is the same for any number of workers.
+    Ctrl-C finishes the current round and returns the result so far; a second Ctrl-C raises
+    KeyboardInterrupt. The result does not depend on the number of workers.
     """
     console = stderr_console()
     console.quiet = not progress

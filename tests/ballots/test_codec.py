@@ -278,7 +278,7 @@ def test_cheat_gigabyte_length_field(ballot_format: str) -> None:
 
 def test_a_gigabyte_of_anything_is_refused_unread() -> None:
     codec = form_of("exact coded")
-    refused(codec, bytes(50_000_000), "bytes, this one has 50000000")
+    refused(codec, bytes(50_000_000), "bytes, got 50000000")
 
 
 @pytest.mark.parametrize("ballot_format", ["exact", "top=50%", "levels=4 coded"])
@@ -320,7 +320,7 @@ def test_cheat_a_broadcast_sent_back() -> None:
 def test_damage_on_the_way_is_noticed() -> None:
     ballot = bytearray(honest(form_of("exact")))
     ballot[100] ^= 1
-    refused(form_of("exact"), bytes(ballot), "the checksum is wrong")
+    refused(form_of("exact"), bytes(ballot), "wrong checksum")
 
 
 @pytest.mark.parametrize("ballot", [b"", b"FRLB", bytes(56), "text", None, bytearray(200)])
@@ -335,7 +335,7 @@ def test_the_round_of_rubbish_is_not_asked_for() -> None:
 
 def test_a_coded_ballot_needs_the_broadcast() -> None:
     codec = BallotCodec(LAYOUT, BallotFormat.parse("exact coded"))
-    with pytest.raises(BallotError, match="needs the ranking that it is coded against"):
+    with pytest.raises(BallotError, match="needs its reference ranking"):
         honest(codec)
 
 

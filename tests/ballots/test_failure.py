@@ -50,9 +50,9 @@ def test_the_bound_is_the_published_formula() -> None:
     published = 0.5 * ((n * p * (1 - p)) / (n * (p + alpha * (1 - 2 * p) - 0.5)) ** 2) ** 0.5
     assert failure_bound(n, p, alpha) == pytest.approx(published)
     assert failure_bound(25, 0.5, 0.1) == 1.0
-    with pytest.raises(ConfigError, match="n is a whole number from 1"):
+    with pytest.raises(ConfigError, match="n must be an integer from 1"):
         failure_bound(0, 0.5, 0.1)
-    with pytest.raises(ConfigError, match="n is a whole number from 1"):
+    with pytest.raises(ConfigError, match="n must be an integer from 1"):
         failure_probability(2.5, 0.5, 0.1)  # type: ignore[arg-type]
 
 

@@ -36,4 +36,4 @@ def test_bench_prints_and_writes_its_numbers(tmp_path: Path) -> None:
 def test_an_unknown_measurement_is_refused() -> None:
     reply = fedrank("bench", "--only", "everything")
     assert reply.returncode == 2
-    assert "there are step, round, vote, ballot, start, fuzz" in reply.stderr
+    assert "unknown section 'everything'; known: step, round, vote, ballot, start, fuzz" in reply.stderr

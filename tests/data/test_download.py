@@ -145,18 +145,18 @@ def test_a_damaged_file_is_fetched_again(hub: Hub, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("misbehaviour", "complaint"),
+    ("misbehavior", "complaint"),
     [
         ({"status": 503}, "cannot be reached"),
-        ({"listing": b"<html>"}, "did not answer with a list of files"),
+        ({"listing": b"<html>"}, "did not return a list of files"),
         ({"listing": b"[]"}, "lists no Parquet file"),
-        ({"listing": b'[{"path": "a.parquet"}]'}, "did not answer with a list"),
+        ({"listing": b'[{"path": "a.parquet"}]'}, "did not return a list"),
     ],
 )
 def test_a_hub_that_answers_nonsense_is_reported(
-    hub: Hub, tmp_path: Path, misbehaviour: dict[str, object], complaint: str
+    hub: Hub, tmp_path: Path, misbehavior: dict[str, object], complaint: str
 ) -> None:
-    for name, value in misbehaviour.items():
+    for name, value in misbehavior.items():
         setattr(hub, name, value)
     with pytest.raises(DataError, match=complaint):
         get(tmp_path)

@@ -19,7 +19,7 @@ def test_each_client_keeps_a_fifth_back() -> None:
         assert not set(client.train) & set(client.test)
 
 
-def test_the_same_seed_deals_the_same_hands() -> None:
+def test_the_same_seed_gives_the_same_partition() -> None:
     def shares(seed: int) -> list[list[int]]:
         return [client.train.tolist() for client in federation(seed=seed).clients]
 
@@ -32,7 +32,7 @@ def test_without_an_official_test_set_all_clients_test_samples_are_it() -> None:
     assert sorted(np.concatenate([client.test for client in fed.clients])) == fed.test.tolist()
 
 
-def test_an_official_test_set_is_never_dealt() -> None:
+def test_an_official_test_set_is_never_partitioned() -> None:
     fed = federation(test=(INPUTS[:30], LABELS[:30]))
     assert fed.test.tolist() == list(range(100, 130))
     dealt = np.concatenate([np.concatenate([client.train, client.test]) for client in fed.clients])
@@ -47,7 +47,7 @@ def test_with_test_shards_clients_train_on_all_they_have_and_are_tested_on_offic
     assert {client.test.size for client in dealt.clients} == {4}
     assert all(client.train.max() < 120 <= client.test.min() for client in dealt.clients)
     assert dealt.test.tolist() == list(range(120, 144))
-    with pytest.raises(DataError, match="no global test set"):
+    with pytest.raises(DataError, match="needs a global test set"):
         split(inputs, labels, by=Shards(2, test=True), clients=6, seed=1)
 
 
@@ -76,13 +76,13 @@ def test_bytes_are_divided_by_255_and_other_numbers_left_alone() -> None:
     assert floats.dataset.preprocess(np.array([[2.5]])).tolist() == [[2.5]]
 
 
-def test_normalisation_by_channel() -> None:
+def test_normalization_by_channel() -> None:
     preprocess = Preprocess(scale=255.0, mean=(0.5, 0.25), std=(0.5, 2.0))
     images = np.full((1, 2, 3, 3), 255, np.uint8)
-    normalised = preprocess(images)
-    assert normalised.dtype == np.float32
-    np.testing.assert_allclose(normalised[0, 0], 1.0, rtol=1e-6)
-    np.testing.assert_allclose(normalised[0, 1], 0.375, rtol=1e-6)
+    normalized = preprocess(images)
+    assert normalized.dtype == np.float32
+    np.testing.assert_allclose(normalized[0, 0], 1.0, rtol=1e-6)
+    np.testing.assert_allclose(normalized[0, 1], 0.375, rtol=1e-6)
 
 
 def test_crop_and_flip_shifts_by_at_most_four_and_mirrors_half() -> None:
@@ -104,19 +104,19 @@ def test_without_augmentation_the_images_are_not_copied() -> None:
     ("options", "complaint"),
     [
         ({"labels": LABELS[:-1]}, "100 inputs but 99 labels"),
-        ({"labels": LABELS - 1}, "labels run from -1 to 3"),
-        ({"labels": LABELS.astype(float)}, "one whole number per sample"),
+        ({"labels": LABELS - 1}, "got labels from -1 to 3"),
+        ({"labels": LABELS.astype(float)}, "one integer label per sample"),
         ({"labels": LABELS[:, None]}, "shape \\(100, 1\\)"),
-        ({"test": (INPUTS[:, :2], LABELS)}, "a test sample \\(2,\\) of uint8"),
-        ({"test": (INPUTS / 255, LABELS)}, "a test sample \\(4,\\) of float64: both must be of one kind"),
+        ({"test": (INPUTS[:, :2], LABELS)}, "test samples have shape \\(2,\\) and type uint8"),
+        ({"test": (INPUTS / 255, LABELS)}, "test samples have shape \\(4,\\) and type float64"),
         (
             {"inputs": INPUTS[:50], "labels": LABELS[:40], "test": (INPUTS[:10], LABELS[:20])},
             "50 inputs but 40",
         ),
         ({"inputs": INPUTS[0, 0]}, "no inputs"),
         ({"clients": 101}, "only 100 samples"),
-        ({"clients": 0}, "0 clients"),
-        ({"inputs": INPUTS[:0], "labels": LABELS[:0]}, "no sample"),
+        ({"clients": 0}, "clients must be at least 1, got 0"),
+        ({"inputs": INPUTS[:0], "labels": LABELS[:0]}, "data set is empty"),
         ({"by": ByWriter(["a"]), "clients": None}, "1 writers"),
     ],
 )

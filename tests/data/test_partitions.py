@@ -51,7 +51,7 @@ def test_two_shards_give_at_most_two_classes_when_shards_do_not_straddle() -> No
     assert max(len(set(LABELS[share])) for share in shares) == 2
 
 
-def test_shards_of_the_test_set_are_dealt_with_those_of_the_same_classes() -> None:
+def test_shards_of_the_test_set_go_with_those_of_the_same_classes() -> None:
     test_labels = np.tile(np.arange(10), 20)
     train, test = Shards(2, test=True).partition_both(LABELS, test_labels, 50, np.random.default_rng(1))
     assert {share.size for share in train} == {20}
@@ -77,14 +77,14 @@ def test_each_writer_is_a_client() -> None:
 @pytest.mark.parametrize(
     ("partition", "clients", "complaint"),
     [
-        (Dirichlet(), 0, "0 clients are asked for"),
-        (Dirichlet(), 1001, "only 1000 samples: ask for at most 1000"),
+        (Dirichlet(), 0, "clients must be at least 1, got 0"),
+        (Dirichlet(), 1001, "only 1000 samples: use at most 1000"),
         (IID(), 1001, "only 1000 samples"),
         (Shards(2), 501, "at most 500 clients"),
-        (IID(), None, "number of clients is missing"),
-        (ByWriter(np.repeat(["x", "y"], 500)), 3, "there are 2 writers"),
-        (ByWriter(np.repeat(["x", "y"], 500)), 0, "there are 2 writers"),
-        (ByWriter(["x"]), None, "1 writers' names for 1000 samples"),
+        (IID(), None, "needs the number of clients"),
+        (ByWriter(np.repeat(["x", "y"], 500)), 3, "between 1 and 2, the number of writers"),
+        (ByWriter(np.repeat(["x", "y"], 500)), 0, "between 1 and 2, the number of writers"),
+        (ByWriter(["x"]), None, "got 1 writers for 1000 samples"),
     ],
 )
 def test_impossible_numbers_of_clients_are_refused(
@@ -96,7 +96,7 @@ def test_impossible_numbers_of_clients_are_refused(
 
 def test_impossible_partitions_are_refused() -> None:
     for beta in (0, -1, float("inf"), float("nan")):
-        with pytest.raises(DataError, match="beta is"):
+        with pytest.raises(DataError, match="beta must be between"):
             Dirichlet(beta)
-    with pytest.raises(DataError, match="per_client is 0"):
+    with pytest.raises(DataError, match="per_client must be at least 1, got 0"):
         Shards(0)

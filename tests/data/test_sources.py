@@ -19,14 +19,14 @@ def png(pixels: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def grey_cells(count: int, side: int = 28) -> list[dict[str, Any]]:
+def gray_cells(count: int, side: int = 28) -> list[dict[str, Any]]:
     return [{"bytes": png(np.full((side, side), i, np.uint8)), "path": None} for i in range(count)]
 
 
 def write(path: Path, **columns: list[Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.parent.name == "mnist" and not list(path.parent.glob("test-*")):
-        test = pa.table({"image": grey_cells(1), "label": [0]})
+        test = pa.table({"image": gray_cells(1), "label": [0]})
         pq.write_table(test, path.parent / "test-00000-of-00001.parquet")
     pq.write_table(pa.table(columns), path)
     return path
@@ -34,8 +34,8 @@ def write(path: Path, **columns: list[Any]) -> Path:
 
 @pytest.fixture
 def mnist(tmp_path: Path) -> Path:
-    write(tmp_path / "mnist/train-00000-of-00001.parquet", image=grey_cells(6), label=[0, 1, 2, 3, 4, 9])
-    write(tmp_path / "mnist/test-00000-of-00001.parquet", image=grey_cells(2), label=[5, 6])
+    write(tmp_path / "mnist/train-00000-of-00001.parquet", image=gray_cells(6), label=[0, 1, 2, 3, 4, 9])
+    write(tmp_path / "mnist/test-00000-of-00001.parquet", image=gray_cells(2), label=[5, 6])
     return tmp_path
 
 
@@ -48,7 +48,7 @@ def test_parquet_becomes_uint8_images_with_the_test_set_behind(mnist: Path) -> N
     assert loaded.dataset.labels.tolist() == [0, 1, 2, 3, 4, 9, 5, 6]
 
 
-def test_colour_images_have_their_channels_first(tmp_path: Path) -> None:
+def test_color_images_have_their_channels_first(tmp_path: Path) -> None:
     pixels = np.zeros((32, 32, 3), np.uint8)
     pixels[3, 4] = (10, 20, 30)
     cell = {"bytes": png(pixels), "path": "x.png"}
@@ -60,7 +60,7 @@ def test_colour_images_have_their_channels_first(tmp_path: Path) -> None:
 def test_femnist_knows_its_writers(tmp_path: Path) -> None:
     write(
         tmp_path / "femnist/train-00000-of-00001.parquet",
-        image=grey_cells(3),
+        image=gray_cells(3),
         writer_id=["f1", "f0", "f1"],
         character=[0, 61, 5],
     )
@@ -89,14 +89,14 @@ def test_availability_tells_what_is_here(mnist: Path) -> None:
 
 
 def test_unknown_data_is_refused_with_what_there_is(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no data set 'imagenet'; there are: digits, mnist"):
+    with pytest.raises(DataError, match="unknown data set 'imagenet'; known: digits, mnist"):
         load("imagenet", tmp_path)
 
 
 def test_a_truncated_file_is_named(mnist: Path) -> None:
     path = mnist / "mnist/train-00000-of-00001.parquet"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(DataError, match=r"train-00000-of-00001.parquet: this is not a whole Parquet file"):
+    with pytest.raises(DataError, match=r"train-00000-of-00001.parquet: not a complete Parquet file"):
         load("mnist", mnist)
 
 
@@ -110,14 +110,14 @@ def test_damage_in_the_middle_is_named(mnist: Path) -> None:
 
 
 def test_a_missing_column_is_named_with_those_that_are_there(tmp_path: Path) -> None:
-    write(tmp_path / "mnist/train-00000-of-00001.parquet", img=grey_cells(1), label=[0])
-    with pytest.raises(DataError, match="no column 'image'; it has 'img', 'label'"):
+    write(tmp_path / "mnist/train-00000-of-00001.parquet", img=gray_cells(1), label=[0])
+    with pytest.raises(DataError, match="no column 'image'; its columns are 'img', 'label'"):
         load("mnist", tmp_path)
 
 
 @pytest.mark.parametrize(("label", "complaint"), [(10, "row 1 has label 10"), (-1, "row 1 has label -1")])
 def test_a_label_out_of_range_is_named_with_its_row(tmp_path: Path, label: int, complaint: str) -> None:
-    write(tmp_path / "mnist/train-00000-of-00001.parquet", image=grey_cells(2), label=[0, label])
+    write(tmp_path / "mnist/train-00000-of-00001.parquet", image=gray_cells(2), label=[0, label])
     with pytest.raises(DataError, match=complaint):
         load("mnist", tmp_path)
 
@@ -125,18 +125,18 @@ def test_a_label_out_of_range_is_named_with_its_row(tmp_path: Path, label: int, 
 @pytest.mark.parametrize("label", ["seven", None, 1.5])
 def test_labels_that_are_not_whole_numbers_are_refused(tmp_path: Path, label: object) -> None:
     other = 0.5 if isinstance(label, float) else label
-    write(tmp_path / "mnist/train-00000-of-00001.parquet", image=grey_cells(2), label=[other, label])
-    with pytest.raises(DataError, match="not whole numbers"):
+    write(tmp_path / "mnist/train-00000-of-00001.parquet", image=gray_cells(2), label=[other, label])
+    with pytest.raises(DataError, match="expected integers in column"):
         load("mnist", tmp_path)
 
 
 @pytest.mark.parametrize(
     "cell",
-    [{"bytes": b"not an image", "path": None}, {"bytes": None, "path": "x"}, *grey_cells(1, side=27)],
+    [{"bytes": b"not an image", "path": None}, {"bytes": None, "path": "x"}, *gray_cells(1, side=27)],
     ids=["garbage", "no bytes", "wrong size"],
 )
 def test_a_cell_that_is_no_image_is_named_with_its_row(tmp_path: Path, cell: dict[str, Any]) -> None:
-    write(tmp_path / "mnist/train-00000-of-00001.parquet", image=[*grey_cells(1), cell], label=[0, 1])
+    write(tmp_path / "mnist/train-00000-of-00001.parquet", image=[*gray_cells(1), cell], label=[0, 1])
     with pytest.raises(DataError, match="row 1 is not an image of 28x28 pixels"):
         load("mnist", tmp_path)
 
@@ -148,17 +148,17 @@ def test_an_image_column_of_another_type_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_set_with_missing_parts_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "mnist/train-00001-of-00002.parquet", image=grey_cells(1), label=[0])
-    with pytest.raises(DataError, match="train has 2 files, 1 of them are here"):
+    write(tmp_path / "mnist/train-00001-of-00002.parquet", image=gray_cells(1), label=[0])
+    with pytest.raises(DataError, match="expected 2 files of train, found 1"):
         load("mnist", tmp_path)
 
 
 def test_digits_need_no_files(tmp_path: Path) -> None:
     loaded = load("digits", tmp_path)
     assert loaded.dataset.inputs.shape == (1797, 1, 8, 8)
-    normalised = loaded.dataset.preprocess(loaded.dataset.inputs)
-    assert abs(normalised.mean()) < 0.01
-    assert normalised.std() == pytest.approx(1, abs=0.01)
+    normalized = loaded.dataset.preprocess(loaded.dataset.inputs)
+    assert abs(normalized.mean()) < 0.01
+    assert normalized.std() == pytest.approx(1, abs=0.01)
 
 
 def test_the_data_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -179,9 +179,9 @@ def test_real_data_has_the_published_numbers(
     loaded = load(name, real_data)
     assert (loaded.train_count, len(loaded.dataset.labels)) == (train, total)
     assert len(set(loaded.dataset.labels.tolist())) == classes
-    normalised = loaded.dataset.preprocess(loaded.dataset.inputs[:train:7])
-    assert abs(normalised.mean()) < 0.05
-    assert normalised.std() == pytest.approx(1, abs=0.05)
+    normalized = loaded.dataset.preprocess(loaded.dataset.inputs[:train:7])
+    assert abs(normalized.mean()) < 0.05
+    assert normalized.std() == pytest.approx(1, abs=0.05)
     if name == "femnist":
         assert loaded.writers is not None
         assert len(set(loaded.writers.tolist())) == 105

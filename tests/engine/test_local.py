@@ -136,7 +136,7 @@ def test_the_callers_thread_count_is_left_alone(digits: Federation) -> None:
 
 
 def test_no_workers_are_refused(digits: Federation) -> None:
-    with pytest.raises(ConfigError, match="workers is 0"):
+    with pytest.raises(ConfigError, match="workers must be at least 1, got 0"):
         local_engine(small_frl(), digits, workers=0)
 
 
@@ -225,7 +225,7 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_class_from_a_neighbouring_module_is_found(tmp_path: Path) -> None:
+def test_a_model_class_from_a_neighboring_module_is_found(tmp_path: Path) -> None:
     class_definition, rest = SCRIPT.split("images, labels", 1)
     (tmp_path / "my_model.py").write_text(class_definition)
     script = tmp_path / "script.py"

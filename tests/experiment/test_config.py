@@ -16,7 +16,7 @@ from fedrank.experiment.config import (
     preset_text,
 )
 from fedrank.nn import NETWORKS, Scores
-from fedrank.nn.init import WEIGHT_INITIALISERS
+from fedrank.nn.init import WEIGHT_INITIALIZERS
 
 DIGITS = preset_text("digits")
 
@@ -27,7 +27,7 @@ def choices(section: type, field: str) -> tuple[str, ...]:
 
 def test_the_choices_are_those_that_exist() -> None:
     assert choices(NetworkSection, "name") == tuple(NETWORKS)
-    assert choices(NetworkSection, "weights") == tuple(WEIGHT_INITIALISERS)
+    assert choices(NetworkSection, "weights") == tuple(WEIGHT_INITIALIZERS)
     assert choices(NetworkSection, "scores") == tuple(Scores)
     assert choices(DataSection, "name") == tuple(SOURCES)
 
@@ -84,7 +84,7 @@ def test_settings_are_laid_over_a_preset() -> None:
         ("local.epochs=true", "local.epochs = true: input should be a valid integer"),
         ("local.epochs=0", "local.epochs = 0: input should be greater than or equal to 1"),
         ("network.keep=1.1", "network.keep = 1.1: input should be less than or equal to 1"),
-        ("network.keep=0", "network.keep = 0: without an edge every output is 0"),
+        ("network.keep=0", "network.keep = 0: must be more than 0"),
         ("data.test_shards=true", "test_shards needs partition 'shards' and an official test set"),
         ("attack.directoin=sign", "unknown key 'attack.directoin'"),
         ("network.keep=nan", "finite"),
@@ -98,7 +98,7 @@ def test_settings_are_laid_over_a_preset() -> None:
         ("network.name=resnet", "input should be 'lenet-digits', 'lenet'"),
         ("data.clients=0", "data.clients = 0"),
         ("data.beta=-1", "data.beta = -1"),
-        ("data.partition=writer", "does not know its writers"),
+        ("data.partition=writer", "has no writers"),
         ("clients_per_round=101", "clients_per_round is 101, but data.clients is 100"),
         ("seed=-1", "seed = -1"),
         ("seed=4294967296", "seed = 4294967296"),
@@ -123,8 +123,8 @@ def test_a_bad_setting_is_refused_by_name_place_and_hint(setting: str, complaint
         ("epochs = 5", "epoch = 5", "my.toml, line 16: unknown key 'local.epoch'; did you mean 'epochs'?"),
         ("epochs = 5", "epoch = 5", "my.toml, line 15: 'local.epochs' is missing"),
         ("rounds = 60", "rounds = '60'", 'my.toml, line 4: rounds = "60": input should be a valid integer'),
-        ("rounds = 60", "rounds = ", "my.toml: this is not TOML"),
-        ("clients = 100", "", "the number of clients is missing: 'dirichlet' needs it"),
+        ("rounds = 60", "rounds = ", "my.toml: invalid TOML"),
+        ("clients = 100", "", "partition 'dirichlet' needs the number of clients"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, old: str, new: str, complaint: str) -> None:

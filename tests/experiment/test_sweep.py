@@ -37,7 +37,7 @@ def test_a_sweep_runs_what_is_missing_and_nothing_twice(tmp_path: Path) -> None:
     assert all(is_finished(cell, tmp_path) for cell in cells)
 
     (tmp_path / cells[0].name).rename(tmp_path / tiny_cell("borda", "seed=8").name)
-    with pytest.raises(RunError, match="holds a run with other settings"):
+    with pytest.raises(RunError, match="contains a run with other settings"):
         is_finished(tiny_cell("borda", "seed=8"), tmp_path)
 
 
@@ -100,5 +100,5 @@ def test_a_run_that_fails_stops_the_sweep_and_says_why(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"mnist_rounds=1: the run failed: .*parquet"):
         run_cells([cell], tmp_path, tmp_path, jobs=1)
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot hold runs"):
+    with pytest.raises(RunError, match="cannot be created"):
         run_cells([tiny_cell("borda")], tmp_path / "file", tmp_path, jobs=1)

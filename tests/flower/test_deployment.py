@@ -106,7 +106,7 @@ DEADLINE = 30.0
 
 @pytest.fixture(scope="module")
 def faulty_run(tmp_path_factory):
-    """Play two rounds with an honest client and one for each fault; return the metrics and the log."""
+    """Run two rounds with an honest client and one for each fault; return the metrics and the log."""
     folder = tmp_path_factory.mktemp("faults")
     app = write_app(folder / "app", "faulty:app")
     shutil.copy(Path(__file__).with_name("faulty.py"), app)
@@ -145,13 +145,13 @@ def test_a_client_that_is_killed_costs_its_own_vote(faulty_run):
 
 
 def test_a_client_that_hangs_does_not_hold_up_the_round(faulty_run):
-    assert refusals(faulty_run, "hang") == ["did not answer within 30 seconds"] * 2
+    assert refusals(faulty_run, "hang") == ["did not reply within 30 seconds"] * 2
     assert all(record["wall_seconds"] < DEADLINE + 10 for record in faulty_run[0])
 
 
 def test_a_late_answer_does_not_count_and_the_next_does(faulty_run):
     first, *later = refusals(faulty_run, "late")
-    assert first == "did not answer within 30 seconds"
+    assert first == "did not reply within 30 seconds"
     assert later[-1] is None
 
 
@@ -163,7 +163,7 @@ def test_a_client_that_fails_says_why(faulty_run):
 
 def test_garbage_is_refused_and_who_keeps_sending_it_is_no_longer_asked(faulty_run):
     [reason] = refusals(faulty_run, "garbage")
-    assert "illegal answer" in reason
+    assert "illegal reply" in reason
     assert f"Client {FAULTS.index('garbage')} (node" in faulty_run[1]
 
 
@@ -204,9 +204,9 @@ def test_a_superlink_and_a_server_that_are_killed_go_on_and_end_in_the_same_byte
         assert not (tmp_path / "run" / "summary.json").exists()
         again = deployment.submit(app, config)
         assert deployment.wait_for(again, 200) == "finished:completed", deployment.last_words(again)
-        assert "Going on with the run" in (tmp_path / f"{again}.log").read_text()
+        assert "Resuming the run" in (tmp_path / f"{again}.log").read_text()
         third = deployment.submit(app, config)
         assert deployment.wait_for(third, 100) == "finished:failed"
-        assert "holds a finished run" in (tmp_path / f"{third}.log").read_text()
+        assert "contains a finished run" in (tmp_path / f"{third}.log").read_text()
         assert 'File "' not in (tmp_path / f"{third}.log").read_text()
     assert ranking_of(tmp_path / "run") == local_ranking(settings, tmp_path / "local")

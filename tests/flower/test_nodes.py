@@ -104,7 +104,7 @@ def test_a_node_with_a_file_of_its_own_can_attack_alone(attack, tmp_path):
     setup.method.collector(received, {1}).add(1, ballot)  # a legal one
 
 
-def test_own_data_is_what_was_dealt_and_nothing_else(tmp_path):
+def test_own_data_is_the_clients_share_and_nothing_else(tmp_path):
     experiment = load_preset("digits", SMALL)
     federation = build(experiment, tmp_path).federation
     path = write_own_data(federation, tmp_path)[2]
@@ -116,16 +116,16 @@ def test_own_data_is_what_was_dealt_and_nothing_else(tmp_path):
 
 def test_nodes_that_cannot_vote_say_why(tmp_path):
     experiment = load_preset("digits", SMALL)
-    with pytest.raises(ConfigError, match="does not know which client it is"):
+    with pytest.raises(ConfigError, match="has no partition-id"):
         voter_of(experiment, {})
-    with pytest.raises(ConfigError, match="the clients are 0 to 5"):
+    with pytest.raises(ConfigError, match="between 0 and 5, got 6"):
         voter_of(experiment, {"partition-id": 6})
     (tmp_path / "bad.npz").write_bytes(b"no archive")
     with pytest.raises(DataError, match=r"bad\.npz: cannot be read"):
         voter_of(experiment, {"data": str(tmp_path / "bad.npz")})
     mnist = {name: np.zeros((3, 1, 28, 28), np.uint8) for name in ("train_inputs", "test_inputs")}
     np.savez(tmp_path / "mnist.npz", train_labels=np.zeros(3, int), test_labels=np.zeros(3, int), **mnist)
-    with pytest.raises(DataError, match="have shape"):
+    with pytest.raises(DataError, match="expected samples of shape"):
         voter_of(experiment, {"data": str(tmp_path / "mnist.npz")})
 
 
@@ -148,8 +148,8 @@ def test_the_projects_app_has_the_settings_that_the_code_knows(pytestconfig):
     assert project["tool"]["flwr"]["app"]["config"] == Settings().model_dump(by_alias=True)
 
 
-def test_files_are_dealt_once(tmp_path):
-    words = ["flower", "deal", str(tmp_path / "data"), "--set", "data.clients=2"]
+def test_client_files_are_not_overwritten(tmp_path):
+    words = ["flower", "partition", str(tmp_path / "data"), "--set", "data.clients=2"]
     first = CliRunner().invoke(cli, words)
     assert first.exit_code == 0, first.output
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["client-0.npz", "client-1.npz"]

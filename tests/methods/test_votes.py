@@ -124,7 +124,7 @@ def test_a_box_refuses_what_a_tally_refuses_and_keeps_nothing_of_it() -> None:
     store = BallotStore(codec, asked={3, 4})
     ballot = codec.encode(random_ranking(layout, rng), 3)
     store.add(3, ballot)
-    with pytest.raises(BallotError, match="client 3 has voted in this round already"):
+    with pytest.raises(BallotError, match="client 3 has already voted in this round"):
         store.add(3, ballot)
     with pytest.raises(BallotError, match="client 5 was not asked"):
         store.add(5, ballot)

@@ -46,15 +46,15 @@ def locally_trained(method: Method, federation: Federation, client: int, state: 
     """A client's update by an ordinary torch loop."""
     module = method.model(state).train().requires_grad_(True)
     rate = method.local.learning_rate * method.rate_decay**state.round
-    optimiser = torch.optim.SGD(module.parameters(), lr=rate, momentum=0.9, weight_decay=1e-4)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=method.local.epochs)
+    optimizer = torch.optim.SGD(module.parameters(), lr=rate, momentum=0.9, weight_decay=1e-4)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=method.local.epochs)
     rng = keyed_generator(method.network.seed, Purpose.LOCAL_TRAINING, state.round, client)
     rng.integers(2**63)
     for _ in range(method.local.epochs):
         for inputs, labels in federation.train_samples(client).batches(method.local.batch_size, rng):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             cross_entropy(module(torch.from_numpy(inputs)), torch.from_numpy(labels)).backward()
-            optimiser.step()
+            optimizer.step()
         schedule.step()
     after = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()]).numpy()
     return after - state.weights

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from fedrank.nn.init import (
-    WEIGHT_INITIALISERS,
+    WEIGHT_INITIALIZERS,
     _portable_log,
     fans,
     initial_scores,
@@ -29,7 +29,7 @@ DIGESTS = {
 
 
 def digests() -> dict[str, str]:
-    arrays = {name: initial_weights(LAYOUT, 2024, name) for name in WEIGHT_INITIALISERS}
+    arrays = {name: initial_weights(LAYOUT, 2024, name) for name in WEIGHT_INITIALIZERS}
     arrays["scores"] = initial_scores(LAYOUT, 2024)
     return {name: hashlib.sha256(a.astype("<f4").tobytes()).hexdigest()[:16] for name, a in arrays.items()}
 

@@ -66,7 +66,7 @@ class Embedded(nn.Module):
         (nn.Sequential(nn.ReLU()), "no layer whose edges can be ranked"),
         (
             nn.utils.parametrizations.weight_norm(nn.Linear(2, 2, bias=False)),
-            "parametrisations",
+            "parametrizations",
         ),
     ],
 )
@@ -81,7 +81,7 @@ def test_attention_is_refused_once_not_for_each_of_its_parts() -> None:
     assert str(refusal.value).count("\n") == 1
 
 
-def test_fix_removes_biases_and_makes_normalisation_stateless() -> None:
+def test_fix_removes_biases_and_makes_normalization_stateless() -> None:
     model = nn.Sequential(
         nn.Conv2d(1, 4, 3),
         nn.BatchNorm2d(4),
@@ -107,7 +107,7 @@ def test_fix_does_not_hide_what_it_cannot_mend() -> None:
 
 @pytest.mark.parametrize("keep", [0, -0.5, 1.5, float("nan")])
 def test_keep_must_be_more_than_0_and_at_most_1(keep: float) -> None:
-    with pytest.raises(ModelError, match="more than 0 and at most 1" if keep else "without an edge"):
+    with pytest.raises(ModelError, match="more than 0 and at most 1" if keep else "without edges"):
         supernetwork(BIAS_FREE, seed=1, keep=keep)
 
 
@@ -125,7 +125,7 @@ def test_a_seed_has_32_bits(seed: int) -> None:
         supernetwork(BIAS_FREE, seed=seed)
 
 
-def test_unknown_choices_are_refused_with_what_there_is() -> None:
+def test_unknown_choices_are_refused_with_the_known_ones() -> None:
     with pytest.raises(ModelError, match="kaiming-normal"):
         supernetwork(BIAS_FREE, seed=1, weights="xavier")
     with pytest.raises(ModelError, match="signed, magnitude, authors"):

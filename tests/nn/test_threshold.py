@@ -109,13 +109,13 @@ def test_descending_is_sgd_with_momentum_and_decay(
     border = kind(500, 1000, by_magnitude=by_magnitude)
     ours, velocity, masked = scores.clone(), torch.zeros(1000), torch.empty(1000)
     theirs = scores.clone().requires_grad_(True)
-    optimiser = torch.optim.SGD([theirs], lr=0.1, momentum=0.9, weight_decay=0.01)
+    optimizer = torch.optim.SGD([theirs], lr=0.1, momentum=0.9, weight_decay=0.01)
     border.mask(ours, weights, masked)
     for _ in range(3):
         gradient = torch.from_numpy(rng.normal(size=1000).astype(np.float32))
         border.descend(ours, velocity, gradient, weights, masked, (0.1, 0.9, 0.01))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         importance = theirs.abs() if by_magnitude else theirs
         (importance * gradient * weights).sum().backward()
-        optimiser.step()
+        optimizer.step()
     torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)

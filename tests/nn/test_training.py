@@ -100,7 +100,7 @@ def dense_oracle(network: Supernetwork, scores: Tensor, inputs: Tensor, by_magni
     return torch.func.functional_call(network.skeleton, weights, (inputs,))
 
 
-def test_training_equals_a_plain_loop_with_torchs_optimiser_and_schedule() -> None:
+def test_training_equals_a_plain_loop_with_torchs_optimizer_and_schedule() -> None:
     network = supernetwork(small_net(), seed=5)
     local = LocalTraining(epochs=3, learning_rate=0.3, momentum=0.9, weight_decay=1e-2, batch_size=8)
     data = small_data()
@@ -109,17 +109,17 @@ def test_training_equals_a_plain_loop_with_torchs_optimiser_and_schedule() -> No
     )
 
     scores = torch.tensor(network.initial_scores, requires_grad=True)
-    optimiser = torch.optim.SGD([scores], lr=0.3, momentum=0.9, weight_decay=1e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=3)
+    optimizer = torch.optim.SGD([scores], lr=0.3, momentum=0.9, weight_decay=1e-2)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=3)
     losses = []
     for _ in range(3):
         for inputs, labels in data.batches(8, np.random.default_rng(0)):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = cross_entropy(
                 dense_oracle(network, scores, torch.tensor(inputs), False), torch.tensor(labels)
             )
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             losses.append(float(loss.detach()))
         schedule.step()
     np.testing.assert_allclose(trained.scores, scores.detach().numpy(), rtol=1e-4, atol=1e-5)
@@ -201,7 +201,7 @@ def test_a_layer_that_is_not_used_is_named() -> None:
             return self.used(x.flatten(1))
 
     network = supernetwork(Unused(), seed=1)
-    with pytest.raises(ModelError, match=r"idle\.weight.*takes no part"):
+    with pytest.raises(ModelError, match=r"idle\.weight.*does not affect"):
         edge_popup(
             MaskedNetwork(network, CPU),
             network.initial_scores,

@@ -41,7 +41,7 @@ def test_results_are_those_of_the_runs(tmp_path: Path) -> None:
     (tmp_path / cell().name).rename(tmp_path / other.name)
     table = results_table(recipe, results(recipe, [other], tmp_path))
     assert table.rows[0][-1] == "unusable"
-    assert any("holds a run with other settings" in note for note in table.notes)
+    assert any("contains a run with other settings" in note for note in table.notes)
 
 
 def test_published_numbers_are_found_by_the_coordinates_of_a_run(tmp_path: Path) -> None:

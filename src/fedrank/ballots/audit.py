@@ -1,4 +1,4 @@
-"""The audit of a vote: how safe its result is, and which ballots stand apart from the others."""
+"""The audit of a vote: how safe its result is, and which ballots are outliers."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from fedrank.ballots.tally import Tally
 from fedrank.rank import Layer, Ranking, top_count
 
 LISTED_COUNTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 200, 300, 500, 700, 1000)
-"""For how many further ballots an audit says what they could flip."""
+"""Numbers of extra ballots for which an audit reports how many edges they could flip."""
 
 
 @dataclass(frozen=True)
 class LayerAudit:
-    """What a vote has done to one layer."""
+    """The effect of a vote on one layer."""
 
     name: str
     edges: int
     changed: int
-    """How many edges have changed sides: come into the subnetwork or left it."""
+    """The number of edges that entered or left the subnetwork."""
     agreement: float
     """The mean rank correlation of the ballots with the vote."""
     flippable: dict[int, int] | None
-    """How many edges so many further ballots could flip at most; None where the vote is no sum."""
+    """The most edges that so many extra ballots could flip; None if the vote is not a sum."""
 
 
 @dataclass(frozen=True)
 class BallotAudit:
-    """How one ballot lies among the others."""
+    """One ballot compared with the others."""
 
     client: int
     length: float
@@ -43,14 +43,14 @@ class BallotAudit:
 
 @dataclass(frozen=True)
 class Audit:
-    """What is to be said about one vote. Single ballots are known only where they were kept."""
+    """The audit of one vote. Single ballots are known only if they were kept."""
 
     layers: tuple[LayerAudit, ...]
     ballots: tuple[BallotAudit, ...] = ()
 
 
 def audit_vote(collected: object, before: Ranking, after: Ranking, keep: float) -> Audit | None:
-    """Audit the vote between two rankings; None if what was collected are no ballots."""
+    """Audit the vote between two rankings; return None if no ballots were collected."""
     match collected:
         case Tally():
             return audit_tally(collected, before, after, keep)
@@ -61,7 +61,7 @@ def audit_vote(collected: object, before: Ranking, after: Ranking, keep: float) 
 
 
 def audit_tally(tally: Tally, before: Ranking, after: Ranking, keep: float) -> Audit:
-    """Audit a vote by sums: everything but the single ballots, which are forgotten."""
+    """Audit a vote by sums: everything but single ballots, which a tally does not keep."""
     layers = []
     for layer in tally.codec.layout:
         total, voters = tally.total[layer.edges], len(tally.voters)
@@ -83,7 +83,7 @@ def audit_tally(tally: Tally, before: Ranking, after: Ranking, keep: float) -> A
 
 
 def audit_store(store: BallotStore, before: Ranking, after: Ranking, keep: float, width: int) -> Audit:
-    """Audit a vote whose ballots were kept, looking at `width` edges at a time."""
+    """Audit a vote whose ballots were kept, `width` edges at a time."""
     layout = store.codec.layout
     clients = sorted(store.voters)
     squares = np.zeros(len(clients))
@@ -110,11 +110,10 @@ def audit_store(store: BallotStore, before: Ranking, after: Ranking, keep: float
 
 
 def ballots_to_flip(total: NDArray[np.int64], ranking: Ranking, keep: float) -> NDArray[np.int64]:
-    """Return for each edge of a layer how many further ballots it takes at least to make it change sides.
+    """Return, for each edge of a layer, the fewest extra ballots that could flip it.
 
-    A ballot gives an edge up to 2 (size - 1) points more than another. So it takes as many ballots as it
-    takes to close the gap to the nearest edge of the other side. With fewer, no ballots whatever can
-    flip the edge.
+    A ballot gives an edge up to 2 (size - 1) points more than another. So flipping an edge takes enough
+    ballots to close the gap to the nearest edge on the other side; fewer can never flip it.
     """
     border = ranking.size - top_count(ranking.size, keep)
     margins = np.full(ranking.size, np.iinfo(np.int64).max)
@@ -128,7 +127,7 @@ def ballots_to_flip(total: NDArray[np.int64], ranking: Ranking, keep: float) -> 
 
 
 def _changed(before: Ranking, after: Ranking, keep: float) -> int:
-    """Return how many edges have changed sides."""
+    """Return how many edges entered or left the subnetwork."""
     border = before.size - top_count(before.size, keep)
     inside = np.zeros(before.size, np.bool_)
     inside[before[border:]] = True

@@ -1,4 +1,4 @@
-"""The ballot codec: what server and clients agree on about a ballot, and its bytes.
+"""The ballot codec: encodes, decodes and checks ballots.
 
 docs/wire-format.md specifies every byte. A broadcast is the server's own ballot: the same codec, applied to
 the global ranking.
@@ -61,9 +61,9 @@ class BallotCodec:
     layout : the layers whose edges are ranked.
     ballot_format : what of a ranking is sent, and how.
     reference : the ranking that coded ballots are coded against: the broadcast for ballots, the
-        seed's ranking for broadcasts. Packed ones need none.
-    run : 16 bytes that tell runs apart.
-    round : the number of rounds that were finished before.
+        seed's ranking for broadcasts. Packed ballots need none.
+    run : 16 bytes that identify the run.
+    round : the number of completed rounds.
     message_type : ballots by default.
     """
 
@@ -84,7 +84,7 @@ class BallotCodec:
     def add_to(self, ballot: bytes, sender: int, total: NDArray[np.int64]) -> None:
         """Add a ballot's points to a tally: twice its reputations, since a level's middle may be half-way.
 
-        Anything but a legal ballot of this sender raises BallotError and leaves the tally as it was.
+        Raises BallotError for anything but a legal ballot of this sender, and leaves the tally unchanged.
         """
         sections = self._open(ballot, sender)
         shift = _shift(ballot)
@@ -94,7 +94,7 @@ class BallotCodec:
             self._count_packed(sections, shift, total)
 
     def decode(self, ballot: bytes, sender: int = 0) -> Ranking:
-        """Return the ranking that a ballot tells of; edges of one level in the order of their numbers."""
+        """Return the ranking of a ballot; edges of one level are ordered by edge number."""
         points = np.zeros(self.layout.size, np.int64)
         self.add_to(ballot, sender, points)
         return rank_points(points, self.layout)
@@ -128,7 +128,7 @@ class BallotCodec:
     def points_of(
         self, layer: Layer, sender: int, content: bytes, base: NDArray[np.int32], out: NDArray[np.float64]
     ) -> None:
-        """Write the points of some neighbouring edges, less those of `base`, from their part of a layer."""
+        """Write the points of some neighboring edges, less those of `base`, from their part of a layer."""
         numbers, width = np.frombuffer(content, np.uint8), self.checked_width(layer)
         if self.ballot_format.shape is Shape.EXACT:
             packing.read_positions(numbers, width, base, out)
@@ -143,7 +143,7 @@ class BallotCodec:
         return float(np.sqrt(shares @ (levels.points - mean) ** 2))
 
     def matches(self, other: BallotCodec) -> bool:
-        """Tell whether the ballots of another codec may be counted together with those of this one."""
+        """Return whether ballots of another codec may be counted together with this one's."""
         return self._header(0) == other._header(0)
 
     def _header(self, sender: int) -> bytes:
@@ -167,14 +167,14 @@ class BallotCodec:
     def _open(self, ballot: bytes, sender: int) -> list[Section]:
         """Check everything about a ballot but its sections, and return those."""
         if not isinstance(ballot, bytes):
-            raise BallotError(f"a ballot must be bytes, this one is {type(ballot).__name__}")
+            raise BallotError(f"expected a ballot as bytes, got {type(ballot).__name__}")
         around = FRAME.header_bytes + len(self.layout) * LENGTH.size + CHECKSUM.size
         largest = around + sum(self._longest(layer) for layer in self.layout)
         smallest = around if self.ballot_format.coded else largest
         if not smallest <= len(ballot) <= largest:
             raise BallotError(
                 f"a ballot of this layout in the format '{self.ballot_format}' has {smallest} to {largest} "
-                f"bytes, this one has {len(ballot)}"
+                f"bytes, got {len(ballot)}"
             )
         payload = FRAME.open(ballot, self._header(sender))
         lengths = struct.unpack_from(f"<{len(self.layout)}I", payload)
@@ -255,7 +255,7 @@ class BallotCodec:
 
     def _reference(self, layer: Layer) -> Ranking:
         if self.reference is None:
-            raise BallotError("a coded ballot needs the ranking that it is coded against")
+            raise BallotError("a coded ballot needs its reference ranking")
         return self.reference[layer.edges]
 
 

@@ -68,5 +68,5 @@ def _binomial(trials: int, p: float) -> np.ndarray:
 def _check(n: int, p: float, alpha: float) -> None:
     if not isinstance(n, int) or n < 1 or not 0 <= p <= 1 or not 0 <= alpha <= 1:
         raise ConfigError(
-            f"n = {n}, p = {p}, alpha = {alpha}: n is a whole number from 1, p and alpha lie between 0 and 1"
+            f"n must be an integer from 1, p and alpha between 0 and 1; got n={n}, p={p}, alpha={alpha}"
         )

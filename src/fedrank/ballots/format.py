@@ -1,4 +1,4 @@
-"""Ballot formats: what of a ranking a ballot tells, and how it is written down."""
+"""Ballot formats: what a ballot contains of a ranking, and its encoding."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class BallotFormat:
 
     @classmethod
     def parse(cls, text: str) -> BallotFormat:
-        """Read a format from words.
+        """Parse a format from text.
 
         >>> BallotFormat.parse("levels=16 dithered coded")
         BallotFormat(shape=<Shape.LEVELS: 1>, levels=16, millionths=1000000, dithered=True, coded=True)

@@ -1,4 +1,4 @@
-"""The frame of everything that crosses a border as bytes: a magic number, a header, a payload, a CRC-32.
+"""The frame of all messages: a magic number, a header, a payload, a CRC-32.
 
 All numbers are little-endian.
 """
@@ -59,10 +59,10 @@ class Frame:
         return self.verified(message)[self.header_bytes :]
 
     def verified(self, message: bytes) -> memoryview:
-        """Return a message without its checksum, which must be right."""
+        """Check a message's checksum and return the message without it."""
         body = memoryview(message)[: -CHECKSUM.size]
         if zlib.crc32(body) != CHECKSUM.unpack_from(message, len(body))[0]:
-            raise BallotError("the checksum is wrong: the message was damaged on its way")
+            raise BallotError("wrong checksum: the message was damaged in transit")
         return body
 
     def claims(self, message: bytes) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def add_in_order(total: NDArray[np.int64], order: NDArray[np.int32], values: NDA
 
 @numba.njit(cache=True)
 def note_levels(ranking: NDArray[np.int32], borders: NDArray[np.int32], out: NDArray[Any]) -> None:
-    """Write down the level of each edge."""
+    """Write the level of each edge."""
     for level in range(borders.size - 1):
         for position in range(borders[level], borders[level + 1]):
             out[ranking[position]] = level

@@ -1,4 +1,4 @@
-"""Packed ballots: numbers of a fixed width, one behind the other, the lowest bit first.
+"""Packed ballots: numbers of fixed width, one after the other, lowest bit first.
 
 Each `count_...` adds the points of a layer to the tally while it checks them, so nothing is copied. It
 returns how many numbers it has counted and a fault, 0 if there is none. What a faulty layer has added
@@ -144,7 +144,7 @@ def count_top(
 def read_points(
     data: Bytes, width: int, points: NDArray[np.int32], base: NDArray[np.int32], out: NDArray[np.float64]
 ) -> None:
-    """Write down the points of the first levels in `data`, less those of `base`; they are legal already."""
+    """Write the points of the first levels in `data`, less those of `base`; the data is already checked."""
     lowest = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
     held = np.uint64(0)
     bits = 0

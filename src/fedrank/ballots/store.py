@@ -21,15 +21,15 @@ LEAST_SLICE = 2**12
 
 
 class BallotStore:
-    """Ballots that were found legal, as compact as they came, read back by slices of edges.
+    """Legal ballots in compact form, read back in slices of edges.
 
-    Ballots that do not fit into their share of the memory wait in a temporary file.
+    Ballots that exceed the memory limit go to a temporary file.
 
     Parameters
     ----------
     codec : for the ballots that are accepted.
-    asked : who may vote; everybody, if it is left out. Nobody votes twice.
-    memory : how many bytes the ballots may take.
+    asked : clients that may vote; all by default. No client votes twice.
+    memory : bytes that the ballots may use.
     """
 
     def __init__(self, codec: BallotCodec, asked: Collection[int] | None = None, memory: int = 2**30) -> None:
@@ -48,7 +48,7 @@ class BallotStore:
     def merge(self, other: BallotStore) -> None:
         """Add the ballots of another store of the same vote."""
         if not self.codec.matches(other.codec):
-            raise BallotError("two stores of different runs, rounds, layouts or formats cannot be merged")
+            raise BallotError("stores of different runs, rounds, layouts or formats cannot be merged")
         if twice := self.slots.keys() & other.slots.keys():
             raise BallotError(f"client {min(twice)} has voted in both of two stores")
         for sender, slot in other.slots.items():
@@ -57,8 +57,8 @@ class BallotStore:
     def slices(self, layer: Layer, width: int) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """Yield neighboring edges of a layer, at most `width`, and the displacements of all ballots there.
 
-        A displacement is counted in points from those of the broadcast. Rows are in the order of the
-        clients' numbers. They are overwritten by the next slice.
+        A displacement is counted in points from those of the broadcast. Rows are sorted by client
+        number, and overwritten by the next slice.
         """
         number = self.codec.layout.layers.index(layer)
         before, bits = sum(self._layer_bytes[:number]), self.codec.checked_width(layer)

@@ -23,7 +23,7 @@ class Tally:
     Parameters
     ----------
     codec : for the ballots that are accepted.
-    asked : who may vote; everybody, if it is left out. Nobody votes twice.
+    asked : clients that may vote; all by default. No client votes twice.
     """
 
     def __init__(self, codec: BallotCodec, asked: Collection[int] | None = None) -> None:
@@ -44,7 +44,7 @@ class Tally:
     def merge(self, other: Tally) -> None:
         """Add the ballots that another tally of the same vote has counted."""
         if not self.codec.matches(other.codec):
-            raise BallotError("two tallies of different runs, rounds, layouts or formats cannot be merged")
+            raise BallotError("tallies of different runs, rounds, layouts or formats cannot be merged")
         if twice := self.voters & other.voters:
             raise BallotError(f"client {min(twice)} has voted in both of two tallies")
         self.total += other.total
@@ -53,15 +53,15 @@ class Tally:
     def vote(self) -> Ranking:
         """Return the ranking of all edges by their points, ties by edge number."""
         if not self.voters:
-            raise TooFewUpdatesError("nobody voted: there is no ballot to count")
+            raise TooFewUpdatesError("nobody voted: no legal ballots")
         return rank_points(self.total, self.codec.layout)
 
 
 def check_sender(sender: int, asked: Collection[int] | None, voters: Collection[int]) -> None:
-    """Refuse a ballot of somebody who may not vote, or has voted."""
+    """Raise BallotError if the sender may not vote or has already voted."""
     if not 0 <= sender < 2**64:
-        raise BallotError(f"{sender} is no client's number: those have 64 bits")
+        raise BallotError(f"{sender} is not a client number: expected 64 bits")
     if asked is not None and sender not in asked:
         raise BallotError(f"client {sender} was not asked to vote in this round")
     if sender in voters:
-        raise BallotError(f"client {sender} has voted in this round already")
+        raise BallotError(f"client {sender} has already voted in this round")

@@ -1,6 +1,6 @@
-"""Measurements of speed and memory, beside the limits of the machine they run on.
+"""Benchmarks of speed and memory, relative to the limits of the machine.
 
-Nothing here fails because a machine is slow. Times are CPU seconds unless a name says otherwise.
+No benchmark fails on a slow machine. Times are CPU seconds unless a name says otherwise.
 """
 
 from fedrank.bench.measure import Row

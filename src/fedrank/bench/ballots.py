@@ -1,4 +1,4 @@
-"""Ballots: how many bits they take on real rankings, and how fast they are written, checked and counted."""
+"""Ballots: their size on real rankings, and the speed of encoding, checking and counting."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPARSE = ("top=50%", "top=10%")
 
 
 def ballots(data_dir: Path, *, quick: bool) -> Iterator[Row]:
-    """Train, and look at one client's ballot and at the broadcast of every round."""
+    """Train, and measure one client's ballot and the broadcast of every round."""
     what, federation = mnist(data_dir)
     frl: Method[Any] = FRL(supernetwork(NETWORKS["lenet"](), seed=7), LocalTraining())
     layout, rounds, per_round = frl.network.layout, 2 if quick else 20, 3 if quick else 25
@@ -49,7 +49,7 @@ def ballots(data_dir: Path, *, quick: bool) -> Iterator[Row]:
 
 
 def _sizes(section: str, layout: Layout, pairs: list[tuple[Ranking, Ranking]]) -> Iterator[Row]:
-    """Compare coded ballots with what an ideal coder needs that knows each edge's level in the reference."""
+    """Compare coded ballots with an ideal coder that knows each edge's level in the reference."""
     lowest = least_bits(layout) / layout.size
     yield Row(section, "log2(n!), the ballot's lower bound", lowest, "bits", 1.0)
     exact = _mean_bits(layout, BallotFormat.parse("exact coded"), pairs)
@@ -74,7 +74,7 @@ def _mean_bits(layout: Layout, ballot_format: BallotFormat, pairs: list[tuple[Ra
 
 
 def _conditional_entropy(layout: Layout, count: int, reference: Ranking, ranking: Ranking) -> float:
-    """Return the bits per edge of the level in `ranking`, given that in `reference`, as they really occur."""
+    """Return the empirical entropy, in bits per edge, of the level in `ranking` given that in `reference`."""
     bits = 0.0
     for layer in layout:
         levels = min(count, layer.size)

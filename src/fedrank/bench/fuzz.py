@@ -1,4 +1,4 @@
-"""Hostile ballots: whatever is done to the bytes, only legal ballots may be counted."""
+"""Fuzzing: however the bytes are mutated, only legal ballots may be counted."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ SENDER = 5
 
 @dataclass(frozen=True)
 class Fuzzed:
-    """What became of some mutated ballots."""
+    """The outcome for some mutated ballots."""
 
     ballots: int
     accepted: int
-    """Accepted because they were legal after all."""
+    """Accepted because they were still legal."""
     illegal: list[bytes]
-    """Accepted although they were not: there must be none."""
+    """Accepted although illegal; must be empty."""
     slowest: float
-    """The longest time for one, in honest ballots."""
+    """The longest time for one ballot, in multiples of an honest one."""
 
 
 def fuzz(ballot_format: BallotFormat, count: int, seed: int = 0) -> Fuzzed:
-    """Count mutated ballots, and check on each accepted one that it is what an honest client could send.
+    """Count mutated ballots, and check that an honest client could have sent each accepted one.
 
-    That check does not trust the decoder: a legal ballot must be the one string of bytes that the
-    encoder makes of the ranking it tells of. A refused one must leave the tally as it was.
+    The check does not trust the decoder: a legal ballot must equal the bytes that the encoder makes of its
+    decoded ranking. A rejected ballot must leave the tally unchanged.
     """
     rng = np.random.default_rng(seed)
     codec = BallotCodec(LAYOUT, ballot_format, random_ranking(rng), run=b"sixteen bytes...", round=3)
@@ -69,7 +69,7 @@ def fuzz(ballot_format: BallotFormat, count: int, seed: int = 0) -> Fuzzed:
         except BallotError:
             slowest = max(slowest, time.process_time() - started)
             if total.tobytes() != before:
-                raise AssertionError(f"a refused ballot changed the tally: {ballot.hex()}") from None
+                raise AssertionError(f"a rejected ballot changed the tally: {ballot.hex()}") from None
             continue
         accepted += 1
         total = np.frombuffer(before, np.int64).copy()
@@ -79,12 +79,12 @@ def fuzz(ballot_format: BallotFormat, count: int, seed: int = 0) -> Fuzzed:
 
 
 def random_ranking(rng: np.random.Generator) -> Ranking:
-    """Return some ranking of the fuzzed layout."""
+    """Return a random ranking of the fuzzed layout."""
     return np.concatenate([rng.permutation(layer.size) for layer in LAYOUT]).astype(np.int32)
 
 
 def sealed(ballot: bytes) -> bytes:
-    """Return a ballot with the right checksum, as a cheat would send it."""
+    """Return a ballot with a valid checksum, as an attacker would send it."""
     body = ballot[: -LENGTH.size]
     return body + LENGTH.pack(zlib.crc32(body))
 
@@ -98,7 +98,7 @@ def flip_bits(ballot: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
 
 
 def flip_content(ballot: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
-    """Write random bytes behind the header."""
+    """Write random bytes after the header."""
     data = bytearray(ballot)
     begin = FRAME.header_bytes + LENGTH.size * len(LAYOUT)
     for place in rng.integers(begin, max(begin + 1, len(data)), size=int(rng.integers(1, 9))):
@@ -113,7 +113,7 @@ def truncate(ballot: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
 
 
 def lengthen(ballot: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
-    """Put something behind the end."""
+    """Append random bytes."""
     return ballot + rng.bytes(int(rng.integers(1, 20)))
 
 
@@ -124,13 +124,13 @@ def splice(ballot: bytes, other: bytes, rng: np.random.Generator) -> bytes:
 
 
 def swap_pieces(ballot: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
-    """Exchange two pieces of the ballot."""
+    """Swap two pieces of the ballot."""
     a, b, c = sorted(int(place) for place in rng.integers(len(ballot) + 1, size=3))
     return ballot[:a] + ballot[b:c] + ballot[a:b] + ballot[c:]
 
 
 def noise(ballot: bytes, _other: bytes, rng: np.random.Generator) -> bytes:
-    """Keep the header and the lengths, and send noise."""
+    """Keep the header and the lengths, and replace the rest by noise."""
     kept = FRAME.header_bytes + LENGTH.size * len(LAYOUT)
     return ballot[:kept] + rng.bytes(max(0, len(ballot) - kept))
 
@@ -157,9 +157,9 @@ MUTATIONS: tuple[Mutation, ...] = (
 
 
 def fuzzing(*, quick: bool) -> Iterator[Row]:
-    """Fuzz every ballot_format of ballot."""
+    """Fuzz every ballot format."""
     count = 5_000 if quick else 200_000
-    section = f"{count:,} hostile ballots of each ballot_format"
+    section = f"{count:,} hostile ballots of each format"
     for words in FORMATS:
         result = fuzz(BallotFormat.parse(words), count)
         yield Row(section, f"{words}: illegal ones accepted", len(result.illegal), "")

@@ -1,4 +1,4 @@
-"""How things are measured."""
+"""Timers, memory measurement and the limits of the machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement; `of_limit` is its multiple of what the machine could do at best."""
+    """One measurement; `of_limit` is its ratio to the machine's limit."""
 
     section: str
     name: str
@@ -27,7 +27,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one core of this machine can do at best."""
+    """The peak performance of one core of this machine."""
 
     flop_per_second: float
     copied_bytes_per_second: float
@@ -46,7 +46,7 @@ def cpu_seconds(function: Callable[[], Any], *, repeat: int, times: int = 3) -> 
 
 
 def peak_bytes(function: Callable[[], Any]) -> int:
-    """Return the most memory that a call held at once beyond what was there before."""
+    """Return the peak memory that a call allocates."""
     tracemalloc.start()
     try:
         function()

@@ -1,4 +1,4 @@
-"""All measurements in one run."""
+"""Runs all benchmarks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fedrank.bench.votes import start_up, votes
 from fedrank.engine.task import one_thread
 
 SECTIONS = ("step", "round", "vote", "ballot", "start")
-"""What is measured unless something else is asked for; "fuzz" takes long and must be asked for."""
+"""The default sections; "fuzz" takes long and runs only on request."""
 ALL_SECTIONS = (*SECTIONS, "fuzz")
 
 
 def run(data_dir: Path, *, only: Sequence[str] = SECTIONS, quick: bool = False) -> Iterator[Row]:
-    """Measure the machine's limits, then what was asked for."""
+    """Measure the machine's limits, then run the requested sections."""
     with one_thread():
         limits = measure_limits()
     yield Row("limits of one core", "matrix multiplication", limits.flop_per_second / 1e9, "GFLOP/s")

@@ -1,4 +1,4 @@
-"""One step of a client, a whole round, and an evaluation."""
+"""Benchmarks of a client's training step, a round, and an evaluation."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def steps(limits: Limits, *, quick: bool) -> Iterator[Row]:
 
 
 def _step_parts(network: Supernetwork, shape: tuple[int, ...], repeat: int) -> dict[str, float]:
-    """Train on changing batches, so that the gradients stay what they are in practice."""
+    """Train on changing batches, so that the gradients are realistic."""
     masked = MaskedNetwork(network, CPU)
     rng = np.random.default_rng(0)
     batches = torch.from_numpy(rng.normal(size=(repeat, BATCH, *shape)).astype(np.float32))
@@ -74,7 +74,7 @@ def _step_parts(network: Supernetwork, shape: tuple[int, ...], repeat: int) -> d
 
 
 def mnist(data_dir: Path) -> tuple[str, Federation]:
-    """Return MNIST among 1000 clients, or noise of the same shape where it is not at hand."""
+    """Return MNIST partitioned among 1000 clients, or noise of the same shape if MNIST is missing."""
     try:
         loaded = load("mnist", data_dir)
     except DataError:
@@ -101,7 +101,7 @@ def rounds(limits: Limits, data_dir: Path, *, quick: bool) -> Iterator[Row]:
     costs: dict[int, tuple[float, float]] = {}
     for workers in (1, 2):
         with local_engine(frl, federation, workers=workers) as engine:
-            state, cpu, wall = _play_round(frl, engine, clients, workers)
+            state, cpu, wall = _run_round(frl, engine, clients, workers)
             costs[workers] = (cpu, wall)
             yield Row(section, f"FRL with {workers} worker(s)", cpu, "CPU s", cpu / limit)
             yield Row(section, f"FRL with {workers} worker(s)", wall, "wall s")
@@ -110,18 +110,18 @@ def rounds(limits: Limits, data_dir: Path, *, quick: bool) -> Iterator[Row]:
     yield Row(section, "wall time of 2 workers by that of 1", costs[2][1] / costs[1][1], "")
     fedavg: Method[Any] = FedAvg(network, local)
     with local_engine(fedavg, federation, workers=2) as engine:
-        _, cpu, _ = _play_round(fedavg, engine, clients, 2)
+        _, cpu, _ = _run_round(fedavg, engine, clients, 2)
         yield Row(section, "FedAvg with 2 worker(s)", cpu, "CPU s", cpu / limit)
         yield Row(section, "FedAvg by FRL, CPU", cpu / costs[2][0], "")
     yield from evaluated
 
 
-def _play_round(
+def _run_round(
     method: Method[Any], engine: Engine, clients: tuple[int, ...], workers: int
 ) -> tuple[Any, float, float]:
-    """Play one round. Return the state, CPU seconds and wall seconds."""
+    """Run one round. Return the state, CPU seconds and wall seconds."""
     state = method.init()
-    engine.collect(method.broadcast(state), clients[:workers])  # loads and compiles everything
+    engine.collect(method.broadcast(state), clients[:workers])  # warm-up: loads and compiles everything
     cpu, wall = engine.cpu_seconds(), time.perf_counter()
     collected = engine.collect(method.broadcast(state), clients)
     state = method.aggregate(state, collected.messages)

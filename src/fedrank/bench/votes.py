@@ -1,4 +1,4 @@
-"""Tallies and votes, and how long the program takes to start."""
+"""Benchmarks of tallies, votes and start-up time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEMORY = 2**30
 
 
 def votes(*, quick: bool) -> Iterator[Row]:
-    """Measure time and memory of tallies of more and more ballots."""
+    """Measure time and memory of tallies with growing numbers of ballots."""
     layout = supernetwork(NETWORKS["lenet"](), seed=7).layout
     rng = np.random.default_rng(0)
     section = f"vote on {layout.size:,} edges"
@@ -32,11 +32,11 @@ def votes(*, quick: bool) -> Iterator[Row]:
     def tally(count: int) -> Tally:
         total = Tally(codec)
         for number in range(count):
-            total.voters.clear()  # so that few ballots can stand for many
+            total.voters.clear()  # so that a few ballots can stand in for many
             total.add(number % len(ballots), ballots[number % len(ballots)])
         return total
 
-    tally(1)  # so that everything is compiled
+    tally(1)  # warm-up: compiles the kernels
     for count in (25, 100) if quick else (25, 250, 2500):
         begin = time.process_time()
         peak = peak_bytes(lambda count=count: tally(count))  # type: ignore[misc]
@@ -52,7 +52,7 @@ def votes(*, quick: bool) -> Iterator[Row]:
 
 
 def robust_votes(section: str, layout: Layout, count: int, tallied: float) -> Iterator[Row]:
-    """Measure votes that see all ballots together, against a tally of them and the inner products of all."""
+    """Measure votes that need all ballots at once, relative to a tally plus all inner products."""
     rng = np.random.default_rng(1)
     reference = np.concatenate([rng.permutation(layer.size) for layer in layout]).astype(np.int32)
     codec = BallotCodec(layout, reference=reference)
@@ -84,12 +84,12 @@ def robust_votes(section: str, layout: Layout, count: int, tallied: float) -> It
 
 
 def _turned(ranking: Ranking, layout: Layout, by: int) -> Ranking:
-    """Return another ranking, quickly: every layer turned by some places."""
+    """Return another ranking cheaply, by rotating every layer."""
     return np.concatenate([np.roll(ranking[layer.edges], 997 * by) for layer in layout])
 
 
 def start_up() -> Iterator[Row]:
-    """Measure how long a person waits before anything happens."""
+    """Measure the start-up time that users notice."""
     programs = {
         "import fedrank": "import fedrank",
         "fedrank --help": "import sys; sys.argv[1:] = ['--help']; from fedrank.cli import main; main()",

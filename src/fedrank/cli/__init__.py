@@ -1,4 +1,4 @@
-"""The command line. Heavy imports wait until a command needs them."""
+"""The command line. Commands import heavy modules only when they run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import sys
 
 from rich.console import Console
 
-from fedrank.cli import bench, data, flower, lists, models, paper, runs  # noqa: F401  (they add their commands)
+from fedrank.cli import bench, data, flower, lists, models, paper, runs  # noqa: F401  (registers commands)
 from fedrank.cli.base import app
 from fedrank.errors import FedrankError, TrainingError
 
 
 def main() -> None:
-    """Run the command line; what a user can mend ends in one sentence, not in a traceback."""
+    """Run the command line. Errors that the user can fix print one sentence, not a traceback."""
     try:
         app()
     except FedrankError as error:

@@ -1,4 +1,4 @@
-"""What all commands share: the program itself, common options, and running an experiment."""
+"""Shared by all commands: the program itself, common options, and running an experiment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedrank.experiment.rundir import RunDirectory
 
 app = typer.Typer(
-    help="""Federated Rank Learning: clients rank the edges of a random network, the server takes a vote.
+    help="""Federated Rank Learning: clients rank the edges of a random network; the server holds a vote.
 
     Start with [bold]fedrank demo[/]; it needs no download.""",
     no_args_is_help=True,
@@ -56,7 +56,7 @@ def complete_chart() -> list[str]:
     return list(RUN_CHARTS)
 
 
-RunDirArgument = Annotated[Path, typer.Argument(help="A directory that 'fedrank run' made.")]
+RunDirArgument = Annotated[Path, typer.Argument(help="A run directory, created by 'fedrank run'.")]
 DataDir = Annotated[
     Path | None,
     typer.Option(
@@ -68,14 +68,14 @@ Workers = Annotated[
     int | None,
     typer.Option(min=1, help="Worker processes, one thread each.", show_default="one per core"),
 ]
-Device = Annotated[str, typer.Option(help="Where workers compute: cpu or cuda.")]
+Device = Annotated[str, typer.Option(help="Device for training: cpu or cuda.")]
 Log = Annotated[
     str | None,
     typer.Option("--log", help="Also log every round to: tensorboard.", show_default="nowhere"),
 ]
 SameDevice = Annotated[
     str | None,
-    typer.Option(help="Where workers compute: cpu or cuda.", show_default="that of the run so far"),
+    typer.Option(help="Device for training: cpu or cuda.", show_default="same as before"),
 ]
 
 
@@ -86,11 +86,11 @@ def _check_device(device: str) -> None:
         torch.ones(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
-        raise ConfigError(f"--device {device} cannot be used here: {reason}") from None
+        raise ConfigError(f"--device {device} is not available: {reason}") from None
 
 
 def say(text: str, console: Console = out) -> None:
-    """Print a sentence verbatim: brackets in a path are not markup, and long lines are not broken."""
+    """Print text verbatim: no markup (paths may contain brackets) and no line wrapping."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -1,4 +1,4 @@
-"""The command that measures fedrank itself."""
+"""The command that benchmarks fedrank."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel="Measurements")
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="Measure less, in about half a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Shorter benchmark, about half a minute.")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="step, round, vote, ballot, start or fuzz; can be repeated."),
+        typer.Option(help="Run one section: step, round, vote, ballot, start or fuzz; repeatable."),
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the numbers here too.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Also write the results to this file.")
+    ] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Measure how fast fedrank is on this machine, and how far from what the machine could do."""
+    """Benchmark fedrank on this machine, relative to the machine's own limits."""
     from fedrank.bench import ALL_SECTIONS, SECTIONS, run
     from fedrank.data import default_data_dir
+    from fedrank.parameters import did_you_mean
 
-    unknown = set(only or ()) - set(ALL_SECTIONS)
-    if unknown:
-        raise ConfigError(f"--only {unknown.pop()}: there are {', '.join(ALL_SECTIONS)}")
+    for section in only or ():
+        if section not in ALL_SECTIONS:
+            raise ConfigError(f"unknown section {section!r}{did_you_mean(section, ALL_SECTIONS)}")
     rows = run(data_dir or default_data_dir(), only=only or SECTIONS, quick=quick)
     measured = _print(rows)
     if json_file is not None:
@@ -46,7 +49,7 @@ def bench(
 
 
 def _print(rows: Iterable[Row]) -> list[Row]:
-    """Print measurements as they come, with a heading for each section; return them all."""
+    """Print measurements as they arrive, grouped by section; return all of them."""
     printed: list[Row] = []
     for row in rows:
         if not printed or printed[-1].section != row.section:

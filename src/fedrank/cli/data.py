@@ -1,4 +1,4 @@
-"""Commands about data sets."""
+"""Commands for data sets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from fedrank.cli.base import DataDir, app, out, say
 
 data_app = typer.Typer(
-    help="List, download and look at data sets.", no_args_is_help=True, rich_markup_mode="rich"
+    help="List, download and inspect data sets.", no_args_is_help=True, rich_markup_mode="rich"
 )
 app.add_typer(data_app, name="data", rich_help_panel="Reference")
 
@@ -28,7 +28,7 @@ DataName = Annotated[
 
 @data_app.command("list")
 def data_list(data_dir: DataDir = None) -> None:
-    """List the data sets and whether they are here."""
+    """List the data sets and whether they are available locally."""
     from rich.table import Table
 
     from fedrank.data import SOURCES, default_data_dir
@@ -36,7 +36,7 @@ def data_list(data_dir: DataDir = None) -> None:
 
     folder = data_dir or default_data_dir()
     table = Table(box=None, padding=(0, 2))
-    for column in ("name", "here", "what"):
+    for column in ("name", "available", "description"):
         table.add_column(column)
     for source in SOURCES.values():
         table.add_row(source.name, availability(source, folder), source.about)
@@ -48,7 +48,7 @@ def data_list(data_dir: DataDir = None) -> None:
 def data_get(name: DataName, data_dir: DataDir = None) -> None:
     """Download a data set from the Hugging Face hub.
 
-    A download that broke off goes on where it stopped. $HF_ENDPOINT names a mirror.
+    An interrupted download resumes where it stopped. Set $HF_ENDPOINT to use a mirror.
     """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
@@ -57,7 +57,7 @@ def data_get(name: DataName, data_dir: DataDir = None) -> None:
 
     source = find_source(name)
     if source.embedded:
-        out.print(f"{name} comes with fedrank: there is nothing to download.")
+        out.print(f"{name} ships with fedrank; nothing to download.")
         return
     folder = (data_dir or default_data_dir()) / name
     columns = (
@@ -70,7 +70,7 @@ def data_get(name: DataName, data_dir: DataDir = None) -> None:
         for remote in list_files(source):
             task = progress.add_task(remote.name, total=remote.size)
             fetch(remote, folder, lambda done, task=task: progress.update(task, completed=done))  # type: ignore[misc]
-    say(f"{name} is complete in {folder}.")
+    say(f"Downloaded {name} to {folder}")
 
 
 @data_app.command("show")
@@ -78,16 +78,18 @@ def data_show(
     name: DataName,
     partition: Annotated[
         str | None,
-        typer.Option(help="dirichlet, shards, iid or writer.", show_default="that of the preset"),
+        typer.Option(help="dirichlet, shards, iid or writer.", show_default="from the preset"),
     ] = None,
     clients: Annotated[
-        int | None, typer.Option(help="How many clients.", show_default="that of the preset")
+        int | None, typer.Option(help="Number of clients.", show_default="from the preset")
     ] = None,
-    beta: Annotated[float, typer.Option(help="Of the Dirichlet distribution.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Deals the same hands again.")] = 7,
+    beta: Annotated[
+        float, typer.Option(help="Concentration of the Dirichlet partition; smaller is less iid.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same partition.")] = 7,
     data_dir: DataDir = None,
 ) -> None:
-    """Draw how the classes spread over the clients."""
+    """Show how the classes are distributed over the clients."""
     from fedrank.data import default_data_dir, find_source
     from fedrank.experiment.config import load_preset
 

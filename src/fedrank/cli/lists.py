@@ -13,7 +13,7 @@ from fedrank.errors import ConfigError
 
 @app.command(rich_help_panel="Reference")
 def presets() -> None:
-    """List the shipped configurations."""
+    """List the built-in configurations."""
     from fedrank.experiment.config import preset_names, preset_text
     from fedrank.report.lists import listing
 
@@ -23,9 +23,11 @@ def presets() -> None:
 
 @app.command(rich_help_panel="Reference")
 def show(
-    preset: Annotated[str, typer.Argument(help="One of 'fedrank presets'.", autocompletion=complete_preset)],
+    preset: Annotated[
+        str, typer.Argument(help="A preset; see 'fedrank presets'.", autocompletion=complete_preset)
+    ],
 ) -> None:
-    """Print a preset with all its settings, as TOML that 'fedrank run' takes.
+    """Print a preset with all its settings, as TOML for 'fedrank run'.
 
     [bold]fedrank show mnist > my.toml[/]
     """
@@ -52,8 +54,8 @@ def attacks() -> None:
     from fedrank.report.lists import listing
 
     def origin(attack: Attack) -> str:
-        told = f"{attack.source}. Targets {attack.target}; knows {attack.knows}."
-        return f"{told}{described(attack.function)}"
+        facts = f"{attack.source}. Targets {attack.target}; knows {attack.knows}."
+        return f"{facts}{described(attack.function)}"
 
     out.print(listing((a.name, a.summary, origin(a)) for a in ATTACKS.values()))
 
@@ -84,10 +86,14 @@ def _complete_network() -> list[str]:
 
 @app.command(rich_help_panel="Reference")
 def bound(
-    clients: Annotated[int, typer.Option("--clients", "-n", min=1, help="Ballots in a vote.")] = 25,
-    plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw it as .svg, .png or .html.")] = None,
+    clients: Annotated[
+        int, typer.Option("--clients", "-n", min=1, help="Number of ballots in the vote.")
+    ] = 25,
+    plot_file: Annotated[
+        Path | None, typer.Option("--plot", help="Also save a chart: .svg, .png or .html.")
+    ] = None,
 ) -> None:
-    """Print how likely a vote drops a good edge: the paper's upper bound and the exact probability.
+    """Print how likely a vote is to drop a good edge: the paper's bound and the exact probability.
 
     [bold]fedrank bound --clients 100 --plot bound.svg[/]
     """
@@ -109,19 +115,21 @@ def traffic(
         str, typer.Option("--net", help="The network.", autocompletion=_complete_network)
     ] = "lenet",
     plot_file: Annotated[
-        Path | None, typer.Option("--plot", help="Draw cost against parameters: .svg, .png or .html.")
+        Path | None,
+        typer.Option("--plot", help="Also save a chart of cost against parameters: .svg, .png or .html."),
     ] = None,
 ) -> None:
-    """Print what a client sends and receives in a round, for every method and ballot format.
+    """Print a client's traffic per round, for every method and ballot format.
 
     [bold]fedrank traffic --net conv8[/]
     [bold]fedrank traffic --plot traffic.svg[/]
     """
     from fedrank.nn import NETWORKS, supernetwork
     from fedrank.paper.traffic import traffic_listing, traffic_table
+    from fedrank.parameters import did_you_mean
 
     if network not in NETWORKS:
-        raise ConfigError(f"--net {network}: there are {', '.join(NETWORKS)}")
+        raise ConfigError(f"unknown network {network!r}{did_you_mean(network, NETWORKS)}")
     layout = supernetwork(NETWORKS[network](), seed=0).layout
     out.print(traffic_listing(network, layout.size, traffic_table(layout)))
     if plot_file is not None:

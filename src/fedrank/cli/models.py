@@ -1,4 +1,4 @@
-"""Commands that take trained models elsewhere."""
+"""Commands that export trained models and use them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def export(
     to: Annotated[
         str,
         typer.Option(
-            help="torch (a state dict), onnx, or fedrank (a seed and one bit for every edge).",
+            help="Format: torch (a state dict), onnx, or fedrank (a seed and one bit per edge).",
             autocompletion=_complete_kind,
         ),
     ] = "torch",
     out_file: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The file.", show_default="model.* in the run directory"),
+        typer.Option("--out", "-o", help="Output file.", show_default="model.* in the run directory"),
     ] = None,
 ) -> None:
-    """Write the model of a run to a file.
+    """Export the model of a run.
 
-    A state dict fits the network of the same name in fedrank.nn.NETWORKS. ONNX takes images as they are
-    stored, such as 0 to 255, and holds the preprocessing.
+    A state dict fits the network of the same name in fedrank.nn.NETWORKS. An ONNX model includes the
+    preprocessing: it takes raw pixel values, such as 0 to 255.
     """
     from fedrank.errors import ConfigError, RunError
     from fedrank.experiment.build import build_method
@@ -40,34 +40,30 @@ def export(
     from fedrank.experiment.runner import last_state
     from fedrank.export import SUFFIXES
     from fedrank.export import export as write
+    from fedrank.parameters import did_you_mean
     from fedrank.report.terminal import mebibytes
 
     if to not in SUFFIXES:
-        raise ConfigError(f"--to {to}: there are {', '.join(SUFFIXES)}")
+        raise ConfigError(f"unknown format {to!r}{did_you_mean(to, SUFFIXES)}")
     run = RunDirectory.open(run_dir)
     with out.status("building the model"):
         method = build_method(run.experiment)
         state = last_state(run, method)
     if state.round == 0:
-        raise RunError(f"{run_dir}: no round is finished yet, there is no model")
+        raise RunError(f"{run_dir}: no completed round yet, so there is no model to export")
     path = out_file or run_dir / f"model{SUFFIXES[to]}"
     write(run, method, state, to, path)
-    say(f"{path} is written, {mebibytes(path.stat().st_size)}.")
+    say(f"Wrote {path} ({mebibytes(path.stat().st_size)})")
 
 
 @app.command(rich_help_panel="Models")
 def predict(
-    model: Annotated[
-        Path, typer.Argument(help="A file that 'fedrank export --to fedrank' or '--to onnx' made.")
-    ],
-    images: Annotated[
-        list[Path], typer.Argument(help="Image files; they are resized to what the model takes.")
-    ],
+    model: Annotated[Path, typer.Argument(help="A model exported with '--to fedrank' or '--to onnx'.")],
+    images: Annotated[list[Path], typer.Argument(help="Image files; resized to the model's input size.")],
 ) -> None:
-    """Say what is on images, with an exported model.
+    """Classify images with an exported model.
 
-    Handwritten digits and characters must look as in the model's data set: MNIST is white on black, FEMNIST
-    black on white.
+    Images must look like the model's training data: MNIST is white on black, FEMNIST black on white.
     """
     import numpy as np
     from rich.markup import escape
@@ -79,12 +75,12 @@ def predict(
     portable = open_model(model)
     logits = portable.predict(read_images(images, portable.source))[:, : portable.source.classes]
     if not np.isfinite(logits).all():
-        raise RunError(f"{model}: the model answers with what is no number")
+        raise RunError(f"{model}: the model outputs NaN or infinity")
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
     table = Table(box=None, padding=(0, 2))
     table.add_column("image", overflow="fold")
-    for heading in ("is", "sure", "or else"):
+    for heading in ("class", "probability", "runner-up"):
         table.add_column(heading, no_wrap=True)
     for path, row in zip(images, shares, strict=True):
         first, second = np.argsort(-row)[:2]

@@ -1,4 +1,4 @@
-"""Commands for the tables and figures of the paper and beyond."""
+"""Commands for the tables and figures of the paper, and further ones."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from fedrank.report.text_table import TextTable
 
 RUN_DIRECTORIES = "runs"
-"""All tables share these, so equal runs are made only once."""
+"""Shared by all tables, so that identical runs are made only once."""
 
 paper_app = typer.Typer(
-    help="Run the experiments behind a table, and show it.", no_args_is_help=True, rich_markup_mode="rich"
+    help="Run the experiments behind a table and show the results.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
 )
 app.add_typer(paper_app, name="paper", rich_help_panel="Measurements")
 
@@ -32,7 +34,9 @@ def _complete_table() -> list[str]:
     return list(RECIPES)
 
 
-Table = Annotated[str, typer.Argument(help="One of 'fedrank paper list'.", autocompletion=_complete_table)]
+Table = Annotated[
+    str, typer.Argument(help="A table; see 'fedrank paper list'.", autocompletion=_complete_table)
+]
 Scale = Annotated[
     str, typer.Option(help="smoke (seconds), laptop (fewer rounds than published) or paper (as published).")
 ]
@@ -59,7 +63,7 @@ def paper_run(
     only: Only = None,
     runs: Runs = Path("runs/paper"),
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Number of runs at a time.", show_default="one per core")
+        int | None, typer.Option(min=1, help="Number of parallel runs.", show_default="one per core")
     ] = None,
     data_dir: DataDir = None,
 ) -> None:
@@ -92,7 +96,7 @@ def paper_run(
                 runs / RUN_DIRECTORIES,
                 data_dir or default_data_dir(),
                 jobs=jobs or default_workers(),
-                progress=lambda played: progress.update(task, completed=played),
+                progress=lambda done: progress.update(task, completed=done),
                 finish=own_report,
             )
     except KeyboardInterrupt:
@@ -107,7 +111,7 @@ def paper_run(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"{folder}: cannot be made ({error.strerror})") from error
+        raise RunError(f"{folder}: cannot be created ({error.strerror})") from error
     write_output(folder / "table.md", f"{shown.markdown()}\n".encode())
     if rows:
         write_results(rows, folder / "results.json")
@@ -126,7 +130,7 @@ def paper_show(
         Path | None, typer.Option("--results", help="Read a results file instead of the runs.")
     ] = None,
 ) -> None:
-    """Print a table, our numbers beside the paper's; missing and unfinished runs are marked."""
+    """Print a table with our numbers beside the paper's; marks missing and unfinished runs."""
     from fedrank.paper.recipes import chosen, recipe_named
     from fedrank.paper.results import cell_of, read_results, results
 
@@ -139,15 +143,16 @@ def paper_show(
         return
     cells = chosen(recipe.cells(_known(scale)), only or ())
     if cells and not (runs / RUN_DIRECTORIES).is_dir():
-        raise ConfigError(f"{runs}: no runs yet. Make them with 'fedrank paper run {table}'.")
+        raise ConfigError(f"{runs}: contains no runs yet. Start them with 'fedrank paper run {table}'.")
     out.print(_text_table(recipe, results(recipe, cells, runs / RUN_DIRECTORIES), str(runs)))
 
 
 def _known(scale: str) -> str:
     from fedrank.paper.recipes import SCALES
+    from fedrank.parameters import did_you_mean
 
     if scale not in SCALES:
-        raise ConfigError(f"unknown scale {scale!r}; choose from {', '.join(SCALES)}")
+        raise ConfigError(f"unknown scale {scale!r}{did_you_mean(scale, SCALES)}")
     return scale
 
 
@@ -160,7 +165,7 @@ def _text_table(recipe: Recipe, rows: list[CellResult], source: str) -> TextTabl
     if recipe.name in COMPUTED:
         return COMPUTED[recipe.name](recipe)
     finished = [row for row in rows if isinstance(row, FinishedCell)]
-    played = [cell_of(row) for row in finished]
-    notes = [*caption(recipe, played), *(assumptions(played) if recipe.published else [])]
+    cells = [cell_of(row) for row in finished]
+    notes = [*caption(recipe, cells), *(assumptions(cells) if recipe.published else [])]
     notes += [f"{source}: {made(finished)}."] if finished else []
     return results_table(recipe, rows, notes)

@@ -65,23 +65,23 @@ def demo(
 
 @app.command(rich_help_panel="Experiments")
 def run(
-    config: Annotated[Path | None, typer.Argument(help="A TOML file that describes the run.")] = None,
+    config: Annotated[Path | None, typer.Argument(help="Configuration file (TOML).")] = None,
     preset: Annotated[
         str | None,
         typer.Option(
             "--preset",
             "-p",
-            help="A shipped configuration instead.",
+            help="A built-in configuration instead of a file.",
             autocompletion=complete_preset,
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change one setting; can be repeated."),
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override a setting; repeatable."),
     ] = None,
     out_dir: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The run directory.", show_default="runs/NAME-DATE-TIME"),
+        typer.Option("--out", "-o", help="Run directory to create.", show_default="runs/NAME-DATE-TIME"),
     ] = None,
     data_dir: DataDir = None,
     workers: Workers = None,
@@ -93,13 +93,13 @@ def run(
     [bold]fedrank run --preset mnist --set rounds=50 --set wire.ballots=top=50%[/]
     [bold]fedrank run my.toml --out runs/first[/]
 
-    'fedrank show PRESET' prints every setting. Ctrl-C finishes the round and saves.
+    'fedrank show PRESET' prints all settings. Ctrl-C finishes the current round and saves.
     """
     from fedrank.experiment.config import load_file, load_preset
 
     check_log(log)
     if (config is None) == (preset is None):
-        raise ConfigError("name either a TOML file or a --preset; 'fedrank presets' lists them")
+        raise ConfigError("expected either a TOML file or --preset; 'fedrank presets' lists the presets")
     if preset is not None:
         experiment = load_preset(preset, settings or ())
     else:
@@ -159,7 +159,7 @@ def evaluate(
     workers: Workers = None,
     device: SameDevice = None,
 ) -> None:
-    """Test the model of a run again: every client on its own data, and all test data."""
+    """Evaluate the model of a run on every client's own test data and on the global test set."""
     from fedrank.engine import default_workers
     from fedrank.experiment import runner
     from fedrank.experiment.rundir import RunDirectory
@@ -168,24 +168,24 @@ def evaluate(
     directory = RunDirectory.open(run_dir)
     data_dir, device = data_dir or directory.data_dir, device or directory.device
     setup = build_run(directory.experiment, data_dir, device)
-    with out.status("testing"):
+    with out.status("evaluating"):
         result = runner.evaluate(directory, setup, workers=workers or default_workers(), device=device)
     out.print(summary_table(directory.experiment.name, result))
 
 
 @app.command(rich_help_panel="Experiments")
 def report(
-    run_dirs: Annotated[list[Path], typer.Argument(help="Run directories, side by side.")],
+    run_dirs: Annotated[list[Path], typer.Argument(help="Run directories to report on.")],
     out_file: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="The page.", show_default="report.html, of one run in its directory"
+            "--out", "-o", help="Output file.", show_default="report.html; for one run, in its directory"
         ),
     ] = None,
 ) -> None:
-    """Write a self-contained page about runs: curves, clients, traffic, votes, settings.
+    """Write a self-contained HTML report: curves, clients, traffic, votes, settings.
 
-    Every run ends with such a page. Several runs are compared on one page.
+    Every run writes its own report when it ends. Pass several runs to compare them on one page.
     """
     from fedrank.report.page import REPORT, write_report
 
@@ -196,38 +196,37 @@ def report(
 
 
 def _named(run_dirs: list[Path]) -> list[tuple[str, RunDirectory]]:
-    """Open runs, and give them names that tell them apart."""
+    """Open runs and give them distinct short names."""
     from fedrank.experiment.rundir import RunDirectory
     from fedrank.report.run_charts import short_names
 
     if len({path.resolve() for path in run_dirs}) < len(run_dirs):
-        raise ConfigError("a run is named twice")
+        raise ConfigError("the same run is given twice")
     return list(zip(short_names(run_dirs), [RunDirectory.open(path) for path in run_dirs], strict=True))
 
 
 @app.command(rich_help_panel="Experiments")
 def plot(
-    run_dirs: Annotated[list[Path], typer.Argument(help="Run directories, a curve each.")],
-    chart: Annotated[
-        str, typer.Option(help="Which chart of the report.", autocompletion=complete_chart)
-    ] = "accuracy",
+    run_dirs: Annotated[list[Path], typer.Argument(help="Run directories, one curve each.")],
+    chart: Annotated[str, typer.Option(help="Chart to draw.", autocompletion=complete_chart)] = "accuracy",
     out_file: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The picture: .svg, .png or .html.", show_default="CHART.svg"),
+        typer.Option("--out", "-o", help="Output file: .svg, .png or .html.", show_default="CHART.svg"),
     ] = None,
 ) -> None:
-    """Draw one of the charts of a report.
+    """Draw one chart of the report.
 
-    The charts: accuracy, loss, clients, traffic, edges, agreement, malicious, refused.
+    Charts: accuracy, loss, clients, traffic, edges, agreement, malicious, refused.
     """
+    from fedrank.parameters import did_you_mean
     from fedrank.report.charts import save
     from fedrank.report.run_charts import RUN_CHARTS, RunView
 
     if chart not in RUN_CHARTS:
-        raise ConfigError(f"unknown chart {chart!r}; choose from {', '.join(RUN_CHARTS)}")
+        raise ConfigError(f"unknown chart {chart!r}{did_you_mean(chart, RUN_CHARTS)}")
     drawn = RUN_CHARTS[chart]([RunView.read(name, run) for name, run in _named(run_dirs)])
     if drawn is None:
-        raise RunError(f"{run_dirs[0]}: nothing to draw in the chart {chart!r}")
+        raise RunError(f"{run_dirs[0]}: has no data for the chart {chart!r}")
     path = out_file or Path(f"{chart}.svg")
     save(drawn.properties(width=520, height=300), path)
     say(f"Wrote {path}")
@@ -237,16 +236,16 @@ def plot(
 def audit(
     run_dir: RunDirArgument,
     round_number: Annotated[
-        int | None, typer.Option("--round", min=1, help="The round of the vote.", show_default="the last")
+        int | None, typer.Option("--round", min=1, help="Round to audit.", show_default="the last")
     ] = None,
     data_dir: DataDir = None,
     workers: Workers = None,
     device: SameDevice = None,
 ) -> None:
-    """Show how safe a vote was: what further ballots could have flipped, and which ballots are outliers.
+    """Show how safe a vote was: how many edges extra ballots could flip, and which ballots are outliers.
 
-    The paper's vote forgets ballots as it counts them; to show single ballots, the next round is run
-    without saving it.
+    The paper's vote discards ballots as it counts them. To show single ballots, this command runs the next
+    round without saving it.
     """
     from fedrank.engine import default_workers
     from fedrank.experiment import runner
@@ -258,7 +257,7 @@ def audit(
     votes = audits.recorded_votes(directory)
     number = round_number or max(votes)
     if number not in votes:
-        raise RunError(f"{run_dir}: there was no vote in round {number}; the last was in round {max(votes)}")
+        raise RunError(f"{run_dir}: no vote in round {number}; the last was in round {max(votes)}")
     vote = votes[number]
     out.print(audits.layer_table(vote))
     out.print(audits.history_table(votes))

@@ -1,4 +1,4 @@
-"""Where data comes from, and how it is split among clients."""
+"""Data sources, partitions among clients, and preprocessing."""
 
 from fedrank.data.federation import (
     Client,

@@ -1,4 +1,4 @@
-"""Fetching Parquet files from the Hugging Face hub: checksummed, and resumed where they broke off."""
+"""Downloads Parquet files from the Hugging Face hub, with checksums; interrupted downloads resume."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file on the hub and what its content must be."""
+    """A file on the hub, with its expected size and checksum."""
 
     name: str
     url: str
@@ -34,12 +34,12 @@ class RemoteFile:
 
 
 def endpoint() -> str:
-    """Return the hub's address; HF_ENDPOINT names another one, such as a mirror."""
+    """Return the hub's address, or HF_ENDPOINT if set, for example to a mirror."""
     return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
 
 
 def list_files(source: Source) -> list[RemoteFile]:
-    """Ask the hub which Parquet files a dataset has."""
+    """Ask the hub for the Parquet files of a data set."""
     address = f"{endpoint()}/api/datasets/{source.repository}/tree/main/{source.folder}"
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as reply:
@@ -57,24 +57,22 @@ def list_files(source: Source) -> list[RemoteFile]:
     except (OSError, HTTPException) as error:
         raise DataError(f"{source.name}: {address} cannot be reached ({error})") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{source.name}: {address} did not answer with a list of files ({error!r})"
-        ) from error
+        raise DataError(f"{source.name}: {address} did not return a list of files ({error!r})") from error
     if not files:
-        raise DataError(f"{source.name}: {address} lists no Parquet file")
+        raise DataError(f"{source.name}: {address} lists no Parquet files")
     return files
 
 
 def is_complete(remote: RemoteFile, path: Path) -> bool:
-    """Tell whether a file is there and has the announced content."""
+    """Return whether the file exists and has the expected content."""
     return path.exists() and path.stat().st_size == remote.size and _sha256(path) == remote.sha256
 
 
 def fetch(remote: RemoteFile, folder: Path, progress: Progress) -> Path:
-    """Download one file into `folder`; `progress` is told how many bytes are here.
+    """Download one file into `folder`; calls `progress` with the number of bytes downloaded so far.
 
-    What has arrived stays in a .part file, so a download that broke off goes on where it stopped.
-    The file takes its name only when its size and SHA-256 are right.
+    Data goes to a .part file first, so an interrupted download can resume. The file gets its final name
+    only after its size and SHA-256 match.
     """
     target = folder / remote.name
     if is_complete(remote, target):
@@ -86,16 +84,16 @@ def fetch(remote: RemoteFile, folder: Path, progress: Progress) -> Path:
         _append_rest(remote, part, progress)
         if part.stat().st_size < remote.size:
             raise DataError(
-                f"{remote.url}: the connection ended at {part.stat().st_size:,} of {remote.size:,} bytes. "
-                "Run the command again to go on from there."
+                f"{remote.url}: connection closed after {part.stat().st_size:,} of {remote.size:,} bytes. "
+                "Run the command again to resume."
             )
         if not is_complete(remote, part):
             part.unlink()
-            raise DataError(f"{remote.url}: the content does not match its SHA-256; nothing was kept")
+            raise DataError(f"{remote.url}: the SHA-256 does not match; deleted the download")
         part.replace(target)
     except (OSError, HTTPException) as error:
         raise DataError(
-            f"{remote.url}: the download failed ({error}). Run the command again to go on where it stopped."
+            f"{remote.url}: the download failed ({error}). Run the command again to resume."
         ) from error
     return target
 

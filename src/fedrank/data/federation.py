@@ -1,4 +1,4 @@
-"""A federation: all clients' data in one array, and which samples belong to whom."""
+"""A federation: the data of all clients in one array, and the samples of each client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedrank.randomness import Purpose, keyed_generator
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Labelled samples as they are stored. Images are uint8, channels first."""
+    """Labeled samples as stored. Images are uint8, channels first."""
 
     inputs: Inputs
     labels: Labels
@@ -27,22 +27,22 @@ class Dataset:
     def __post_init__(self) -> None:
         _check_lengths(self.inputs, self.labels)
         if len(self.labels) == 0:
-            raise DataError("there is no sample at all")
+            raise DataError("the data set is empty")
         lowest, highest = int(self.labels.min()), int(self.labels.max())
         if lowest < 0 or highest >= self.classes:
             raise DataError(
-                f"labels run from {lowest} to {highest}, but {self.classes} classes "
-                f"have the labels 0 to {self.classes - 1}"
+                f"expected labels from 0 to {self.classes - 1} for {self.classes} classes, "
+                f"got labels from {lowest} to {highest}"
             )
 
     def select(self, indices: Indices) -> Samples:
-        """Return the samples with these numbers."""
+        """Return the samples at these indices."""
         return Samples(self.inputs[indices], self.labels[indices], self.preprocess)
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Some samples of a dataset, ready to be walked through."""
+    """Some samples of a data set, to iterate over in batches."""
 
     inputs: Inputs
     labels: Labels
@@ -54,7 +54,7 @@ class Samples:
     def batches(
         self, batch_size: int, rng: np.random.Generator
     ) -> Iterator[tuple[NDArray[np.float32], Labels]]:
-        """Yield training batches in random order, augmented where the dataset asks for it."""
+        """Yield training batches in random order, augmented if the data set asks for it."""
         order = rng.permutation(len(self))
         for begin in range(0, len(self), batch_size):
             chosen = order[begin : begin + batch_size]
@@ -62,16 +62,16 @@ class Samples:
             yield self.preprocess(augmented), self.labels[chosen]
 
     def parts(self, size: int) -> Iterator[Samples]:
-        """Yield the samples in their order, so many at a time."""
+        """Yield the samples in order, `size` at a time."""
         for begin in range(0, len(self), size):
             some = slice(begin, begin + size)
             yield Samples(self.inputs[some], self.labels[some], self.preprocess)
 
 
 def samples(inputs: Any, labels: Any, preprocess: Preprocess | None = None) -> Samples:
-    """Return arrays of inputs and labels as one client's samples.
+    """Wrap arrays of inputs and labels as one client's samples.
 
-    Bytes are divided by 255 unless `preprocess` says else.
+    Inputs of type uint8 are divided by 255 unless `preprocess` says otherwise.
     """
     inputs, labels = np.asarray(inputs), _as_labels(labels)
     _check_lengths(inputs, labels)
@@ -80,7 +80,7 @@ def samples(inputs: Any, labels: Any, preprocess: Preprocess | None = None) -> S
 
 @dataclass(frozen=True, eq=False)
 class Client:
-    """One client's share: the numbers of its training and of its test samples."""
+    """One client's share: the indices of its training and test samples."""
 
     train: Indices
     test: Indices
@@ -88,11 +88,10 @@ class Client:
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """The data of all clients, and the test samples that belong to nobody.
+    """The data of all clients, and the global test set.
 
-    `test` is what the global accuracy is measured on: an official test set where there is one,
-    all clients' test samples otherwise. `probe` are test samples with a backdoor's trigger, labelled as
-    the attacker wants them.
+    `test` is used for global accuracy: the official test set if there is one, otherwise all clients' test
+    samples. `probe` holds test samples with a backdoor trigger, labeled with the attacker's target class.
     """
 
     dataset: Dataset
@@ -102,20 +101,20 @@ class Federation:
 
     @property
     def voters(self) -> NDArray[np.int64]:
-        """The clients that have data to train on. The others never vote."""
+        """The clients that have training data. The others never vote."""
         return np.flatnonzero([client.train.size > 0 for client in self.clients])
 
     @property
     def idle(self) -> frozenset[int]:
-        """The clients that have nothing to train on."""
+        """The clients without training data."""
         return frozenset(range(len(self.clients))) - frozenset(self.voters.tolist())
 
     def train_samples(self, client: int) -> Samples:
-        """Return what a client trains on."""
+        """Return a client's training samples."""
         return self.dataset.select(self.clients[client].train)
 
     def test_samples(self, client: int) -> Samples:
-        """Return what a client is tested on."""
+        """Return a client's test samples."""
         return self.dataset.select(self.clients[client].test)
 
 
@@ -130,21 +129,21 @@ def split(
     test_share: float = 0.2,
     preprocess: Preprocess | None = None,
 ) -> Federation:
-    """Deal arrays of inputs and labels to clients.
+    """Partition arrays of inputs and labels among clients.
 
     Parameters
     ----------
-    inputs : an array of any shape (samples, ...). Bytes are divided by 255 unless `preprocess` says else.
-    labels : whole numbers from 0.
+    inputs : an array of any shape (samples, ...). uint8 is divided by 255 unless `preprocess` says otherwise.
+    labels : integers from 0.
     by : `Dirichlet(beta)`, `Shards()`, `IID()` or `ByWriter(writers)`.
-    clients : how many; `ByWriter` takes every writer where this is left out.
-    seed : the same seed deals the same shares.
-    test : inputs and labels of a global test set; all clients' test samples otherwise.
-    test_share : what each client keeps back of its samples to be tested on.
-    preprocess : how stored inputs become a network's inputs.
+    clients : number of clients; may be omitted for `ByWriter`, which then uses every writer.
+    seed : the same seed gives the same partition.
+    test : inputs and labels of a global test set; by default, all clients' test samples.
+    test_share : share of its samples that each client holds out for testing.
+    preprocess : converts stored inputs to network inputs.
     """
     inputs, labels = np.asarray(inputs), _as_labels(labels)
-    dealt_count = len(labels)
+    train_count = len(labels)
     _check_lengths(inputs, labels)
     if test is not None:
         test_inputs, test_labels = np.asarray(test[0]), _as_labels(test[1])
@@ -152,14 +151,14 @@ def split(
         kinds = [(part.shape[1:], part.dtype) for part in (inputs, test_inputs)]
         if kinds[0] != kinds[1]:
             raise DataError(
-                f"a training sample has shape {kinds[0][0]} of {kinds[0][1]}, "
-                f"a test sample {kinds[1][0]} of {kinds[1][1]}: both must be of one kind"
+                f"training samples have shape {kinds[0][0]} and type {kinds[0][1]}, "
+                f"but test samples have shape {kinds[1][0]} and type {kinds[1][1]}"
             )
         inputs = np.concatenate([inputs, test_inputs])
         labels = np.concatenate([labels, test_labels])
     classes = int(labels.max()) + 1 if labels.size else 1
     dataset = Dataset(inputs, labels, classes, preprocess or Preprocess.default_for(inputs))
-    return partition(dataset, dealt_count, by=by, clients=clients, seed=seed, test_share=test_share)
+    return partition(dataset, train_count, by=by, clients=clients, seed=seed, test_share=test_share)
 
 
 def partition(
@@ -171,17 +170,17 @@ def partition(
     seed: int,
     test_share: float = 0.2,
 ) -> Federation:
-    """Deal the first `count` samples of a dataset to clients; those behind are the global test set.
+    """Partition the first `count` samples of a data set among clients; the rest is the global test set.
 
-    Each client keeps back `test_share` of its samples to be tested on, unless it is dealt test samples.
+    Each client holds out `test_share` of its samples for testing, unless it gets shards of the test set.
     """
     rng = keyed_generator(seed, Purpose.PARTITION)
     if isinstance(by, Shards) and by.test:
         if count == len(dataset.labels):
-            raise DataError("there is no global test set whose shards clients could be tested on")
+            raise DataError("Shards(test=True) needs a global test set, but there is none; pass test=...")
         both = by.partition_both(dataset.labels[:count], dataset.labels[count:], clients, rng)
-        dealt = tuple(Client(train, count + test) for train, test in zip(*both, strict=True))
-        return Federation(dataset, dealt, np.arange(count, len(dataset.labels)))
+        assigned = tuple(Client(train, count + test) for train, test in zip(*both, strict=True))
+        return Federation(dataset, assigned, np.arange(count, len(dataset.labels)))
     shares = by.partition(dataset.labels[:count], clients, rng)
     clients_shares = []
     for number, share in enumerate(shares):
@@ -196,17 +195,17 @@ def partition(
 
 
 def with_inputs(federation: Federation, inputs: Inputs) -> Federation:
-    """Return the same federation over another copy of its inputs (memory shared between workers)."""
+    """Return the federation with another copy of its inputs, such as memory shared between workers."""
     return replace(federation, dataset=replace(federation.dataset, inputs=inputs))
 
 
 def with_labels(federation: Federation, labels: Labels) -> Federation:
-    """Return the same federation with other labels."""
+    """Return the federation with other labels."""
     return replace(federation, dataset=replace(federation.dataset, labels=labels))
 
 
 def with_probe(federation: Federation, inputs: Inputs, label: int) -> Federation:
-    """Return the same federation with samples that tell whether a backdoor works."""
+    """Return the federation with extra samples that measure a backdoor."""
     dataset = federation.dataset
     count = len(dataset.labels)
     longer = replace(
@@ -219,13 +218,11 @@ def with_probe(federation: Federation, inputs: Inputs, label: int) -> Federation
 
 def _check_lengths(inputs: Inputs, labels: Labels) -> None:
     if inputs.ndim == 0 or len(inputs) != len(labels):
-        raise DataError(f"there are {len(inputs) if inputs.ndim else 'no'} inputs but {len(labels)} labels")
+        raise DataError(f"got {len(inputs) if inputs.ndim else 'no'} inputs but {len(labels)} labels")
 
 
 def _as_labels(labels: Any) -> Labels:
     array = np.asarray(labels)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        raise DataError(
-            f"labels must be one whole number per sample, these are {array.dtype} of shape {array.shape}"
-        )
+        raise DataError(f"expected one integer label per sample, got {array.dtype} of shape {array.shape}")
     return array.astype(np.int64)

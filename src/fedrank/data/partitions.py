@@ -1,4 +1,4 @@
-"""How samples are dealt to clients."""
+"""Partitions: which client gets which samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Labels = NDArray[np.int64]
 
 
 class Partition(Protocol):
-    """A way to deal samples to clients: every sample goes to exactly one client."""
+    """Assigns every sample to exactly one client."""
 
     def partition(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
         """Return the samples of each client."""
@@ -24,7 +24,7 @@ class Partition(Protocol):
 
 @dataclass(frozen=True)
 class Dirichlet:
-    """Every class is spread over the clients in proportions drawn from Dirichlet(beta).
+    """Splits every class among the clients in proportions drawn from Dirichlet(beta).
 
     Source: Hsu et al. (2019), Reddi et al. (2020). A small beta gives clients few classes; a large
     one approaches iid.
@@ -34,7 +34,9 @@ class Dirichlet:
 
     def __post_init__(self) -> None:
         if not 0 < self.beta < 1e6:
-            raise DataError(f"beta is {self.beta}: it must lie between 0 and a million; IID() is the limit")
+            raise DataError(
+                f"beta must be between 0 and 1e6, got {self.beta}; use IID() for the limit of large beta"
+            )
 
     def partition(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
         """Return the samples of each client."""
@@ -51,15 +53,15 @@ class Dirichlet:
 
 @dataclass(frozen=True)
 class Shards:
-    """Samples sorted by class are cut into equal shards; each client gets `per_client` of them.
+    """Sorts samples by class, cuts them into equal shards and gives each client `per_client` of them.
 
-    Source: McMahan et al. (2017). Two shards give a client at most two classes in most cases.
+    Source: McMahan et al. (2017). With two shards, most clients have at most two classes.
 
     Parameters
     ----------
-    per_client : how many shards a client gets.
-    test : cut the global test set into as many shards and deal them together with those of the training
-        set, so that clients train on all their training samples and are tested on the same classes.
+    per_client : shards per client.
+    test : cut the global test set into as many shards and assign them together with the training shards,
+        so that clients train on all their training samples and are tested on the same classes.
     """
 
     per_client: int = 2
@@ -67,20 +69,20 @@ class Shards:
 
     def __post_init__(self) -> None:
         if self.per_client < 1:
-            raise DataError(f"per_client is {self.per_client}: a client needs at least one shard")
+            raise DataError(f"per_client must be at least 1, got {self.per_client}")
 
     def partition(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
         """Return the samples of each client."""
-        shards, dealt = self._cut(labels, clients, rng), self._assigned(clients, rng)
-        return [np.concatenate([shards[shard] for shard in share]) for share in dealt]
+        shards, assigned = self._cut(labels, clients, rng), self._assigned(clients, rng)
+        return [np.concatenate([shards[shard] for shard in share]) for share in assigned]
 
     def partition_both(
         self, labels: Labels, test_labels: Labels, clients: int | None, rng: np.random.Generator
     ) -> tuple[list[Indices], list[Indices]]:
-        """Return each client's training samples and its test samples, of the same places in the order."""
+        """Return each client's training and test samples, from corresponding shards."""
         both = self._cut(labels, clients, rng), self._cut(test_labels, clients, rng)
-        dealt = self._assigned(clients, rng)
-        train, test = ([np.concatenate([shards[s] for s in share]) for share in dealt] for shards in both)
+        assigned = self._assigned(clients, rng)
+        train, test = ([np.concatenate([shards[s] for s in share]) for share in assigned] for shards in both)
         return train, test
 
     def _cut(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
@@ -96,7 +98,7 @@ class Shards:
 
 @dataclass(frozen=True)
 class IID:
-    """Samples are shuffled and dealt evenly."""
+    """Shuffles the samples and splits them evenly."""
 
     def partition(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
         """Return the samples of each client."""
@@ -106,7 +108,7 @@ class IID:
 
 @dataclass(frozen=True, eq=False)
 class ByWriter:
-    """Each writer (or owner) of samples is a client. With fewer clients than writers, some are drawn."""
+    """Makes each writer (or owner) of samples a client. With fewer clients, draws writers at random."""
 
     writers: ArrayLike
 
@@ -114,28 +116,30 @@ class ByWriter:
         """Return the samples of each client."""
         names, owners = np.unique(np.asarray(self.writers), return_inverse=True)
         if owners.shape != labels.shape:
-            raise DataError(f"there are {owners.size} writers' names for {labels.size} samples")
-        dealt = _by_owner(owners.astype(np.int64), names.size)
+            raise DataError(
+                f"expected one writer per sample, got {owners.size} writers for {labels.size} samples"
+            )
+        shares = _by_owner(owners.astype(np.int64), names.size)
         if clients is None or clients == names.size:
-            return dealt
+            return shares
         if not 1 <= clients <= names.size:
             raise DataError(
-                f"{clients} clients are asked for, but there are {names.size} writers: "
-                f"ask for 1 to {names.size}, or name no number to take them all"
+                f"clients must be between 1 and {names.size}, the number of writers, got {clients}; "
+                "omit it to use all writers"
             )
         drawn = np.sort(rng.choice(names.size, clients, replace=False))
-        return [dealt[writer] for writer in drawn]
+        return [shares[writer] for writer in drawn]
 
 
 def _enough(labels: Labels, clients: int | None, per_client: int = 1) -> int:
     if clients is None:
-        raise DataError("the number of clients is missing")
+        raise DataError("this partition needs the number of clients")
     if clients < 1:
-        raise DataError(f"{clients} clients are asked for: there must be at least one")
+        raise DataError(f"clients must be at least 1, got {clients}")
     if clients * per_client > labels.size:
         raise DataError(
-            f"{clients} clients are asked for, but there are only {labels.size} samples: "
-            f"ask for at most {labels.size // per_client} clients"
+            f"clients is {clients}, but there are only {labels.size} samples: "
+            f"use at most {labels.size // per_client} clients"
         )
     return clients
 

@@ -1,4 +1,4 @@
-"""From stored samples to a network's inputs, batch by batch."""
+"""Converts stored samples to network inputs, batch by batch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ CROP_PADDING = 4
 
 @dataclass(frozen=True)
 class Preprocess:
-    """Divide by `scale`, subtract the mean and divide by the deviation of each channel.
+    """Divides by `scale`, then subtracts each channel's mean and divides by its standard deviation.
 
-    `crop_and_flip` shifts training images by up to four pixels and mirrors half of them.
+    `crop_and_flip` shifts training images by up to four pixels and flips half of them.
     """
 
     scale: float = 1.0
@@ -25,21 +25,21 @@ class Preprocess:
 
     @classmethod
     def default_for(cls, inputs: Inputs) -> Preprocess:
-        """Bytes become numbers from 0 to 1; everything else is taken as it is."""
+        """Return the default: uint8 is scaled to 0..1, anything else is left unchanged."""
         return cls(scale=255.0) if inputs.dtype == np.uint8 else cls()
 
     def __call__(self, inputs: Inputs) -> NDArray[np.float32]:
-        """Return a batch as the network wants it."""
+        """Return a batch as network input."""
         channels = (-1,) + (1,) * (inputs.ndim - 2) if len(self.mean) > 1 else (1,) * inputs.ndim
         factor = 1 / (self.scale * np.asarray(self.std))
         shift = np.asarray(self.mean) / np.asarray(self.std)
-        normalised = inputs.astype(np.float32)
-        normalised *= factor.astype(np.float32).reshape(channels)
-        normalised -= shift.astype(np.float32).reshape(channels)
-        return normalised
+        normalized = inputs.astype(np.float32)
+        normalized *= factor.astype(np.float32).reshape(channels)
+        normalized -= shift.astype(np.float32).reshape(channels)
+        return normalized
 
     def augment(self, images: Inputs, rng: np.random.Generator) -> Inputs:
-        """Return the training images, cropped and flipped at random where that is asked for."""
+        """Return training images, randomly cropped and flipped if `crop_and_flip` is set."""
         if not self.crop_and_flip:
             return images
         count, _, height, width = images.shape

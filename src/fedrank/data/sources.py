@@ -1,4 +1,4 @@
-"""Where data comes from: embedded digits, or Parquet files in a data directory."""
+"""Data sources: embedded digits, or Parquet files in a data directory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from fedrank.data.federation import Dataset
 from fedrank.data.partitions import Labels
 from fedrank.data.preprocess import Preprocess
 from fedrank.errors import DataError
+from fedrank.parameters import did_you_mean
 
 
 @dataclass(frozen=True)
 class Source:
-    """A named dataset: what it holds, and how its Parquet files (if any) are laid out.
+    """A named data set and the schema of its Parquet files, if any.
 
-    `repository` and `folder` say where the Hugging Face hub keeps the files.
+    `repository` and `folder` locate the files on the Hugging Face hub.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Source:
     writer_column: str = ""
     splits: tuple[str, ...] = ("train", "test")
     names: tuple[str, ...] = tuple(string.digits)
-    """What the classes are called."""
+    """The names of the classes."""
 
     @property
     def embedded(self) -> bool:
@@ -46,7 +47,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A source's samples: the first `train_count` are dealt to clients, the rest is the official test set."""
+    """A source's samples: the first `train_count` are for clients, the rest is the official test set."""
 
     dataset: Dataset
     train_count: int
@@ -74,7 +75,7 @@ SOURCES: dict[str, Source] = {
         ),
         Source(
             name="cifar10",
-            about="60,000 colour photographs of 32x32 pixels in 10 classes (Krizhevsky, 2009)",
+            about="60,000 color photographs of 32x32 pixels in 10 classes (Krizhevsky, 2009)",
             classes=10,
             shape=(3, 32, 32),
             preprocess=Preprocess(
@@ -106,14 +107,14 @@ SOURCES: dict[str, Source] = {
 
 
 def find_source(name: str) -> Source:
-    """Return the source of this name."""
+    """Return the source with this name."""
     if name not in SOURCES:
-        raise DataError(f"there is no data set {name!r}; there are: {', '.join(SOURCES)}")
+        raise DataError(f"unknown data set {name!r}{did_you_mean(name, SOURCES)}")
     return SOURCES[name]
 
 
 def default_data_dir() -> Path:
-    """Return FEDRANK_DATA, or the user's cache directory."""
+    """Return $FEDRANK_DATA, or else the user's cache directory."""
     if configured := os.environ.get("FEDRANK_DATA"):
         return Path(configured)
     from platformdirs import user_cache_path
@@ -122,7 +123,7 @@ def default_data_dir() -> Path:
 
 
 def load(name: str, data_dir: Path) -> Loaded:
-    """Read a named dataset into memory."""
+    """Read a named data set into memory."""
     source = find_source(name)
     if source.embedded:
         return _load_digits(source)
@@ -141,32 +142,32 @@ def load(name: str, data_dir: Path) -> Loaded:
 
 
 def data_files(name: str, data_dir: Path) -> dict[str, list[Path]]:
-    """Return the files of a named dataset by split; one that is not there is refused."""
+    """Return the files of a named data set by split; raise DataError if any is missing."""
     source = find_source(name)
     splits = () if source.embedded else source.splits
     return {split: parquet_files(data_dir / name, split) for split in splits}
 
 
 def parquet_files(folder: Path, split: str) -> list[Path]:
-    """Return the files of a split in order; refuse a set that is missing in whole or in part."""
+    """Return the files of a split in order; raise DataError if any is missing."""
     paths = sorted(folder.glob(f"{split}-*.parquet"))
     if not paths:
         raise DataError(
             f"{folder.name}: no file {split}-*.parquet in {folder}. "
-            f"Download it with 'fedrank data get {folder.name}', or name another directory with --data-dir."
+            f"Download it with 'fedrank data get {folder.name}', or choose another directory with --data-dir."
         )
     for path in paths:
         match = re.fullmatch(rf"{split}-\d+-of-(\d+)\.parquet", path.name)
         if match and int(match[1]) != len(paths):
             raise DataError(
-                f"{folder}: {split} has {int(match[1])} files, {len(paths)} of them are here. "
+                f"{folder}: expected {int(match[1])} files of {split}, found {len(paths)}. "
                 f"Download the rest with 'fedrank data get {folder.name}'."
             )
     return paths
 
 
 def availability(source: Source, data_dir: Path) -> str:
-    """Say whether a data set can be used: yes, no, or incomplete."""
+    """Return whether a data set is available locally: yes, no, or incomplete."""
     if source.embedded:
         return "yes"
     folder = data_dir / source.name
@@ -198,20 +199,20 @@ def _read_parquet(path: Path, source: Source) -> _Part:
         missing = [column for column in wanted if column not in present]
         if missing:
             raise DataError(
-                f"{path}: there is no column {missing[0]!r}; it has {', '.join(map(repr, present))}. "
-                f"{source.name} is expected as in the Hugging Face data set {source.repository}."
+                f"{path}: no column {missing[0]!r}; its columns are {', '.join(map(repr, present))}. "
+                f"Expected the schema of the Hugging Face data set {source.repository}."
             )
         table = pq.read_table(path, columns=wanted)
     except PermissionError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (pa.ArrowException, OSError) as error:
         raise DataError(
-            f"{path}: this is not a whole Parquet file ({error}). "
+            f"{path}: not a complete Parquet file ({error}). "
             f"Delete it and download it again with 'fedrank data get {source.name}'."
         ) from error
     labels = table[source.label_column].to_numpy()
     if not np.issubdtype(labels.dtype, np.integer):
-        raise DataError(f"{path}: column {source.label_column!r} holds {labels.dtype}, not whole numbers")
+        raise DataError(f"{path}: expected integers in column {source.label_column!r}, got {labels.dtype}")
     writers = table[source.writer_column].to_pylist() if source.writer_column else []
     images = _decode(path, table[source.image_column].to_pylist(), source)
     _check_labels(path, labels, source.classes)
@@ -222,7 +223,7 @@ def _check_labels(path: Path, labels: Labels, classes: int) -> None:
     outside = np.flatnonzero((labels < 0) | (labels >= classes))
     if outside.size:
         row = int(outside[0])
-        raise DataError(f"{path}: row {row} has label {labels[row]}; labels run from 0 to {classes - 1}")
+        raise DataError(f"{path}: row {row} has label {labels[row]}, expected 0 to {classes - 1}")
 
 
 def _decode(path: Path, cells: list[dict[str, bytes]], source: Source) -> NDArray[np.uint8]:

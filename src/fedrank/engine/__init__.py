@@ -1,4 +1,4 @@
-"""Where clients train: in this process or in workers of this machine."""
+"""Engines that train clients, in this process or in worker processes on this machine."""
 
 from fedrank.engine.local import Engine, EngineRound, default_workers, local_engine
 from fedrank.engine.task import Predictions

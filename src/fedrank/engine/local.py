@@ -1,4 +1,4 @@
-"""Engines for one machine: this process alone, or several worker processes of one thread each."""
+"""Engines for one machine: this process, or several worker processes with one thread each."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from fedrank.methods import ClientUpdate, Collector, Method
 
 @dataclass(frozen=True)
 class EngineRound:
-    """What the clients of a round have sent, and how each fared."""
+    """The messages of a round's clients, and the outcome for each client."""
 
     messages: Collector
     outcomes: dict[int, Outcome]
     learned: dict[int, ClientUpdate]
-    """What the colluding clients have learned; they have sent nothing yet."""
+    """The updates of colluding clients, which have sent nothing yet."""
     download_bytes: int
-    """What each client has received."""
+    """Bytes that each client received."""
 
     def add(self, client: int, message: bytes, loss: float | None = None) -> None:
-        """Gather the message of a client that had not sent one yet."""
+        """Add the message of a client that has not sent one yet."""
         refusal = None
         try:
             self.messages.add(client, message)
@@ -43,12 +43,12 @@ class EngineRound:
 
     @property
     def upload_bytes(self) -> int:
-        """What all clients have sent together."""
+        """Bytes sent by all clients together."""
         return sum(outcome.sent for outcome in self.outcomes.values())
 
     @property
     def refused(self) -> dict[int, str]:
-        """The clients whose message did not count, with the reason."""
+        """The clients whose message was rejected, with the reason."""
         return {
             client: outcome.refusal
             for client, outcome in self.outcomes.items()
@@ -56,17 +56,17 @@ class EngineRound:
         }
 
     def mean_loss(self, clients: Collection[int]) -> float | None:
-        """Return the mean training loss of some clients, if any is known."""
+        """Return the mean training loss of some clients, or None if none is known."""
         losses = [self.outcomes[client].loss for client in clients]
         known = [loss for loss in losses if loss is not None]
         return float(np.mean(known)) if known else None
 
 
 class Engine(Protocol):
-    """Decides where clients train and models are tested."""
+    """Trains clients and tests models."""
 
     def collect(self, broadcast: bytes, honest: Sequence[int], colluding: Sequence[int] = ()) -> EngineRound:
-        """Train the clients of a round and gather what the honest ones send."""
+        """Train the clients of a round and collect the messages of the honest ones."""
         ...
 
     def predict(self, state: Any, samples: NDArray[np.int64]) -> Predictions: ...
@@ -81,9 +81,9 @@ class Engine(Protocol):
 
 
 def local_engine(method: Method[Any], federation: Federation, *, workers: int, device: str = "cpu") -> Engine:
-    """Return an engine with this many workers. One worker is this process itself."""
+    """Return an engine with this many workers. A single worker runs in this process."""
     if workers < 1:
-        raise ConfigError(f"workers is {workers}: there must be at least one")
+        raise ConfigError(f"workers must be at least 1, got {workers}")
     if workers == 1:
         return InProcessEngine(method, federation, device)
     return ProcessEngine(method, federation, workers, device)
@@ -91,7 +91,7 @@ def local_engine(method: Method[Any], federation: Federation, *, workers: int, d
 
 class _Closing:
     def close(self) -> None:
-        """Release what the engine holds."""
+        """Release the engine's resources."""
 
     def __enter__(self) -> Self:
         return self
@@ -101,13 +101,13 @@ class _Closing:
 
 
 class InProcessEngine(_Closing):
-    """Does everything in the calling process, one client after the other."""
+    """Runs everything in the calling process, one client at a time."""
 
     def __init__(self, method: Method[Any], federation: Federation, device: str) -> None:
         self.worker = Worker(method, federation, device)
 
     def collect(self, broadcast: bytes, honest: Sequence[int], colluding: Sequence[int] = ()) -> EngineRound:
-        """Train the clients of a round and gather what the honest ones send."""
+        """Train the clients of a round and collect the messages of the honest ones."""
         with one_thread():
             self.worker.begin(broadcast, frozenset((*honest, *colluding)))
             outcomes, learned = {}, {}
@@ -132,7 +132,7 @@ class InProcessEngine(_Closing):
 
 
 class ProcessEngine(_Closing):
-    """Spreads clients over persistent worker processes; each tallies its own and the tallies merge."""
+    """Distributes clients over persistent worker processes; each keeps a tally, and the tallies merge."""
 
     def __init__(self, method: Method[Any], federation: Federation, workers: int, device: str) -> None:
         self.method = method
@@ -148,13 +148,15 @@ class ProcessEngine(_Closing):
             raise
 
     def collect(self, broadcast: bytes, honest: Sequence[int], colluding: Sequence[int] = ()) -> EngineRound:
-        """Train the clients of a round and gather what the honest ones send."""
+        """Train the clients of a round and collect the messages of the honest ones."""
         asked = frozenset((*honest, *colluding))
         received = self.method.receive(broadcast)
         round_number = received.round
         self._all(f"starting round {round_number + 1}", "begin", broadcast, asked)
         jobs = [("train", client) for client in honest] + [("learn", client) for client in colluding]
-        jobs.sort(key=lambda job: -self.federation.clients[job[1]].train.size)  # the longest first
+        jobs.sort(
+            key=lambda job: -self.federation.clients[job[1]].train.size
+        )  # longest first, for an even load
         tasks = [(_training(client, round_number), name, client) for name, client in jobs]
         done = {jobs[number]: result for number, result in self._spread(tasks)}
         messages = self.method.collector(received, asked)
@@ -172,11 +174,11 @@ class ProcessEngine(_Closing):
         return _join(parts[number] for number in range(len(tasks)))
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time used so far, by this process and by its workers."""
-        return time.process_time() + float(sum(self._all("asking for the time", "cpu_seconds")))
+        """Return the CPU time used so far by this process and its workers."""
+        return time.process_time() + float(sum(self._all("reading the CPU time", "cpu_seconds")))
 
     def close(self) -> None:
-        """End all worker processes."""
+        """Stop all worker processes."""
         for worker in self.workers:
             worker.close()
 
@@ -186,7 +188,7 @@ class ProcessEngine(_Closing):
         return [worker.result() for worker in self.workers]
 
     def _spread(self, tasks: Iterable[tuple[str, str, Any]]) -> Iterator[tuple[int, Any]]:
-        """Give each free worker the next task; yield (number of the task, result) as they come."""
+        """Give each idle worker the next task; yield (task number, result) as results arrive."""
         waiting = deque(enumerate(tasks))
         idle = list(self.workers)
         busy: dict[Any, tuple[WorkerProcess, int]] = {}

@@ -1,8 +1,8 @@
-"""A worker in a process of its own, and the parent's handle on it.
+"""A worker in its own process, and the parent's handle on it.
 
-The process is started afresh, not as a copy of the caller's program: a script needs no
-`__main__` guard, and a model class defined in a notebook cell travels by value (cloudpickle).
-Messages between the two are pickled; they never leave the machine.
+The process runs a fresh interpreter, not a copy of the caller's program: scripts need no `__main__` guard,
+and a model class defined in a notebook cell is pickled by value (cloudpickle). Messages between the two are
+pickled; they never leave the machine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fedrank.methods import Method
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception that a worker process met."""
+    """An exception raised in a worker process."""
 
     message: str
     traceback: str
@@ -54,7 +54,7 @@ class Failure:
 
 
 class WorkerPayload:
-    """What every worker process needs, in a nameless file: the inputs to map, and the rest pickled."""
+    """The data of a worker process in an unnamed file: the inputs, memory-mapped, and the rest, pickled."""
 
     def __init__(self, method: Method[Any], federation: Federation, device: str) -> None:
         inputs = np.ascontiguousarray(federation.dataset.inputs)
@@ -63,9 +63,7 @@ class WorkerPayload:
         try:
             pickled = cloudpickle.dumps(outline)
         except Exception as error:
-            raise ModelError(
-                f"the model cannot be sent to worker processes ({error}); train with one worker instead"
-            ) from error
+            raise ModelError(f"cannot send the model to worker processes ({error}); use workers=1") from error
         self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by the engine)
         try:
             inputs.tofile(self.file)
@@ -74,15 +72,15 @@ class WorkerPayload:
         except OSError as error:
             self.file.close()
             raise TrainingError(
-                f"{tempfile.gettempdir()}: the data cannot be shared with workers ({error.strerror}); "
-                "name a directory with more space in TMPDIR"
+                f"{tempfile.gettempdir()}: cannot share the data with workers ({error.strerror}); "
+                "set TMPDIR to a directory with more space"
             ) from error
         self.offset = inputs.nbytes
 
     @staticmethod
     def receive(descriptor: int, offset: int) -> Worker:
-        """Make the worker that a payload describes."""
-        # Mapped, not read: all workers have the same open file and would move each other's position in it.
+        """Create the worker from a payload."""
+        # Mapped, not read: all workers share one open file, and reading would move each other's position.
         content = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
         os.close(descriptor)
         method, federation, shape, dtype, device = cloudpickle.loads(content[offset:])
@@ -91,7 +89,7 @@ class WorkerPayload:
 
 
 class WorkerProcess:
-    """The parent's handle: send it one call at a time and receive the result."""
+    """The parent's handle: sends one call at a time and receives its result."""
 
     def __init__(self, payload: WorkerPayload) -> None:
         ours, theirs = socket.socketpair()
@@ -114,7 +112,7 @@ class WorkerProcess:
         self.doing = ""
 
     def call(self, doing: str, name: str, *arguments: Any) -> None:
-        """Ask for a method of the worker; `doing` says what for, should it fail."""
+        """Call a method of the worker; `doing` describes the call in error messages."""
         self.doing = doing
         try:
             send(self.connection, (name, arguments))
@@ -140,14 +138,14 @@ class WorkerProcess:
         return TrainingError(f"{self.doing} failed: the worker process ended with exit code {code}")
 
     def close(self) -> None:
-        """End the process; it needs no time to say goodbye."""
+        """Kill the process, which holds nothing to save."""
         self.connection.close()
         self.process.kill()
         self.process.wait()
 
 
 def serve(connection: Connection, payload: int, offset: int) -> None:
-    """Answer the parent's calls until it hangs up."""
+    """Serve the parent's calls until it closes the connection."""
     torch.set_num_threads(1)
     worker: Worker | None = None
     while True:
@@ -169,7 +167,7 @@ def send(connection: Connection, value: Any) -> None:
 
 
 def main() -> None:
-    """Run a worker process; its arguments are the descriptors of its socket and payload, and an offset."""
+    """Run a worker process, given the file descriptors of its socket and payload, and an offset."""
     connection, payload, offset = map(int, sys.argv[1:])
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent is gone
         serve(Connection(connection), payload, offset)

@@ -1,4 +1,4 @@
-"""What a worker does, wherever it runs."""
+"""The work of a worker, in this process or in another."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from fedrank.nn import Workspace, channels_last
 from fedrank.randomness import Purpose, keyed_generator
 
 EVALUATION_BATCH = 64
-"""Small enough for the caches; fixed, so that a prediction does not depend on the number of workers."""
+"""Small enough for the caches; fixed, so that predictions do not depend on the number of workers."""
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """How a model did on some samples, one entry each."""
+    """Results of a model on some samples, one entry per sample."""
 
     correct: NDArray[np.bool_]
     losses: NDArray[np.float32]
@@ -34,7 +34,7 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """An honest client's mean training loss, the bytes sent, and why they were refused, if they were."""
+    """A client's mean training loss, the bytes it sent, and why they were rejected, if they were."""
 
     loss: float | None
     sent: int
@@ -42,7 +42,7 @@ class Outcome:
 
 
 class Worker:
-    """Trains clients and tests models on one device, gathering what the clients send."""
+    """Trains clients and tests models on one device, and collects the clients' messages."""
 
     def __init__(self, method: Method[Any], federation: Federation, device: str) -> None:
         self.method = method
@@ -50,12 +50,12 @@ class Worker:
         self.workspace = Workspace(method.network, device)
 
     def begin(self, broadcast: bytes, asked: frozenset[int]) -> None:
-        """Start a round: read the broadcast, and forget what was gathered before."""
+        """Start a round: decode the broadcast and reset the collector."""
         self.received = self.method.receive(broadcast)
         self.collector: Collector = self.method.collector(self.received, asked)
 
     def train(self, client: int) -> Outcome:
-        """Train one client and gather its message. An illegal message does not count."""
+        """Train one client and collect its message. An illegal message does not count."""
         learned = self.learn(client)
         message = self.method.encode(self.received, learned.update, client)
         try:
@@ -65,22 +65,22 @@ class Worker:
         return Outcome(learned.loss, len(message))
 
     def learn(self, client: int) -> ClientUpdate:
-        """Train one client and keep what it has learned from the server."""
+        """Train one client and return its update without sending it."""
         seed = self.method.network.seed
         rng = keyed_generator(seed, Purpose.LOCAL_TRAINING, self.received.round, client)
         samples = self.federation.train_samples(client)
         return self.method.client_update(self.received, samples, rng, self.workspace)
 
     def collected(self) -> Collector:
-        """Return what was gathered since the round began."""
+        """Return the messages collected in this round."""
         return self.collector
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time that this process has used so far."""
+        """Return the CPU time used by this process so far."""
         return time.process_time()
 
     def load(self, state: Any) -> None:
-        """Build the model that is to be tested."""
+        """Build the model to test."""
         self.model = self.method.model(state).to(self.workspace.device)
 
     def predict(self, samples: NDArray[np.int64]) -> Predictions:
@@ -89,7 +89,7 @@ class Worker:
 
 
 def predictions(model: nn.Module, samples: Samples, device: torch.device) -> Predictions:
-    """Test a model on some samples, all at once."""
+    """Test a model on some samples in one batch."""
     inputs = torch.from_numpy(samples.preprocess(samples.inputs)).to(device)
     labels = torch.from_numpy(samples.labels).to(device)
     with torch.inference_mode():
@@ -101,7 +101,7 @@ def predictions(model: nn.Module, samples: Samples, device: torch.device) -> Pre
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one thread, as worker processes do: sums of floats depend on it."""
+    """Compute on one thread, as worker processes do: floating-point sums depend on it."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

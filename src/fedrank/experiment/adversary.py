@@ -1,4 +1,4 @@
-"""The adversary: who is malicious, and what the malicious clients of a round send."""
+"""The adversary: the malicious clients, and what they send in a round."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from fedrank.methods.spaces import space_of
 from fedrank.randomness import Purpose, keyed_generator
 
 LEAST_CHANCE = 0.03
-"""That a draw has a minority of malicious clients; then 1000 draws all fail once in 10^13 times."""
+"""Least chance that a draw has a malicious minority; then 1000 draws all fail with probability 1e-13."""
 
 
 @dataclass(frozen=True)
 class Adversary:
-    """Malicious clients and what they do.
+    """The malicious clients and their attack.
 
     Parameters
     ----------
-    attack : what they send.
-    clients : who is malicious.
-    redraw : draw a round's clients again as long as half or more are malicious, as the authors did.
+    attack : crafts what they send.
+    clients : the malicious clients.
+    redraw : redraw a round's clients while half or more are malicious, as the authors did.
     """
 
     attack: Attack
@@ -34,7 +34,7 @@ class Adversary:
     redraw: bool = True
 
     def check(self, federation: Federation, per_round: int) -> None:
-        """Refuse so many malicious clients that a round with fewer than half of them is hardly ever drawn."""
+        """Raise ConfigError if a draw with a malicious minority is too unlikely."""
         voters = federation.voters.size
         malicious = sum(int(voter) in self.clients for voter in federation.voters)
         if self.redraw and _chance_of_minority(voters, malicious, per_round) < LEAST_CHANCE:
@@ -44,7 +44,7 @@ class Adversary:
             )
 
     def poison(self, federation: Federation) -> Federation:
-        """Return the data that clients train on: that of the malicious ones may be changed."""
+        """Return the training data, with that of malicious clients changed if the attack poisons data."""
         return self.attack.poison(federation, self.clients) if self.attack.poison else federation
 
     def craft(
@@ -55,13 +55,13 @@ class Adversary:
         honest: tuple[int, ...],
         malicious: tuple[int, ...],
     ) -> dict[int, Update]:
-        """Return the update that each malicious client sends, made of what clients have learned."""
+        """Return the update that each malicious client sends, crafted from the clients' updates."""
         attack, method = self.attack, knowing(method, len(malicious))
         space, network = space_of(method, received), method.network
         vectors = attack.target is not Target.RANKINGS
 
         def seen(clients: tuple[int, ...]) -> list[Update]:
-            """Return what some clients have learned, in the form that the attack works with."""
+            """Return the updates of some clients, in the form that the attack expects."""
             updates = [learned[client].update for client in clients]
             return [space.to_vector(update) for update in updates] if vectors else updates
 
@@ -85,14 +85,14 @@ class Adversary:
 
 
 def draw_malicious(federation: Federation, share: float, seed: int) -> frozenset[int]:
-    """Draw a share of all clients to be malicious."""
+    """Draw the malicious clients, a share of all clients."""
     count = round(share * len(federation.clients))
     chosen = keyed_generator(seed, Purpose.MALICIOUS).permutation(len(federation.clients))[:count]
     return frozenset(int(client) for client in chosen)
 
 
 def divide(clients: Iterable[int], adversary: Adversary | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the honest and the malicious ones of some clients."""
+    """Split clients into honest and malicious ones."""
     enemies = adversary.clients if adversary else frozenset[int]()
     selected = tuple(clients)
     honest = tuple(client for client in selected if client not in enemies)
@@ -105,7 +105,7 @@ def _assumed(method: Method[Any], selected: int, malicious: int) -> int:
 
 
 def _chance_of_minority(clients: int, malicious: int, drawn: int) -> float:
-    """Return how likely fewer than half of the drawn clients are malicious."""
+    """Return the probability that fewer than half of the drawn clients are malicious."""
     ways = sum(
         math.comb(malicious, bad) * math.comb(clients - malicious, drawn - bad)
         for bad in range((drawn + 1) // 2)

@@ -1,4 +1,4 @@
-"""From a configuration to the run that it describes."""
+"""Builds a run from its configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedrank.nn import NETWORKS, LocalTraining, supernetwork
 
 
 def build(experiment: Experiment, data_dir: Path) -> RunSetup:
-    """Load the data, partition it and build the network; whatever does not fit is refused here."""
+    """Load and partition the data and build the network; raise an error if the parts do not fit."""
     federation = build_federation(experiment.data, experiment.seed, data_dir)
     schedule = Schedule(experiment.rounds, experiment.clients_per_round, experiment.evaluate_every)
     schedule.check(federation)
@@ -52,7 +52,7 @@ def _partition(data: DataSection, loaded: Loaded) -> Partition:
 
 
 def check_network(experiment: Experiment, federation: Federation) -> None:
-    """Refuse a network that does not fit the data."""
+    """Raise ConfigError if the network does not fit the data."""
     name = experiment.network.name
     try:
         check_fit(NETWORKS[name](), federation)
@@ -61,7 +61,7 @@ def check_network(experiment: Experiment, federation: Federation) -> None:
 
 
 def build_method(experiment: Experiment) -> Method[Any]:
-    """Make the method."""
+    """Return the method of an experiment."""
     section = experiment.network
     network = supernetwork(
         NETWORKS[section.name](),
@@ -96,7 +96,7 @@ def build_method(experiment: Experiment) -> Method[Any]:
 
 
 def build_adversary(experiment: Experiment, federation: Federation) -> Adversary | None:
-    """Return the malicious clients of an experiment, if it has any."""
+    """Return the adversary of an experiment, or None without an attack."""
     section = experiment.attack
     if section.name == "none":
         return None

@@ -1,4 +1,4 @@
-"""An experiment's configuration: TOML files, presets and flags, checked before anything runs."""
+"""An experiment's configuration: TOML files, presets and flags, validated before anything runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def _checked(check: Callable[[], T]) -> T:
-    """Report an error of ours the way that pydantic understands."""
+    """Turn a ConfigError into the ValueError that pydantic expects."""
     try:
         return check()
     except ConfigError as error:
@@ -37,13 +37,13 @@ BORDA = "borda"
 
 
 class Section(BaseModel):
-    """A part of a configuration: unknown keys and wrong types are refused."""
+    """A part of a configuration; rejects unknown keys and wrong types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class DataSection(Section):
-    """Which data, and how it is dealt to the clients."""
+    """The data set, and its partition among the clients."""
 
     name: Literal["digits", "mnist", "cifar10", "femnist"]
     partition: Literal["dirichlet", "shards", "iid", "writer"] = "dirichlet"
@@ -56,9 +56,9 @@ class DataSection(Section):
     @model_validator(mode="after")
     def _clients_are_known(self) -> Self:
         if self.clients is None and self.partition != "writer":
-            raise ValueError(f"the number of clients is missing: {self.partition!r} needs it")
+            raise ValueError(f"partition {self.partition!r} needs the number of clients")
         if self.partition == "writer" and self.name != "femnist":
-            raise ValueError(f"{self.name} does not know its writers: only femnist can be dealt by writer")
+            raise ValueError(f"{self.name} has no writers; only femnist supports partition 'writer'")
         if self.test_shards and (self.partition != "shards" or self.name not in ("mnist", "cifar10")):
             raise ValueError(
                 "test_shards needs partition 'shards' and an official test set (mnist or cifar10)"
@@ -80,7 +80,7 @@ class NetworkSection(Section):
     @classmethod
     def _keeps_an_edge(cls, keep: float) -> float:
         if keep == 0:
-            raise ValueError("without an edge every output is 0, and there is nothing to learn")
+            raise ValueError("must be more than 0: without edges, every output is 0")
         return keep
 
 
@@ -112,14 +112,14 @@ class MethodSection(Section):
         if not isinstance(values, dict):
             return values
         renewed = renewed_method(values)
-        # The paper lets robust rules for weights assume the actual number; a vote never knows it.
+        # In the paper, robust rules for weights know the actual number; a vote never does.
         renewed.setdefault("assumed_malicious", 0.4 if renewed.get("name", "frl") == "frl" else "actual")
         return renewed
 
     @field_validator("aggregator", "vote")
     @classmethod
     def _is_a_rule(cls, value: str | dict[str, Any]) -> str | dict[str, Any]:
-        """Check a rule; its parameters that have their defaults are not kept."""
+        """Validate a rule; drop parameters that equal their defaults."""
         if value == BORDA:
             return BORDA
         known = [*(name for name, rule in RULES.items() if not rule.is_preaggregator), BORDA]
@@ -142,14 +142,14 @@ class MethodSection(Section):
         if self.aggregator != "mean" and self.name not in ("fedavg", "topk"):
             raise ValueError(f"{self.name} takes no aggregator")
         if self.aggregator == BORDA:
-            raise ValueError("'borda' counts rankings and does not aggregate weights: use 'mean'")
+            raise ValueError("'borda' counts rankings and cannot aggregate weights; use 'mean'")
         if self.name == "frl" and self.assumed_malicious == "actual":
             raise ValueError("assumed_malicious = 'actual' is for methods that train weights; give a share")
         return self
 
 
 class WireSection(Section):
-    """What clients and server send each other, as `fedrank.ballots.BallotFormat` reads it."""
+    """The formats of ballots and broadcasts; see `fedrank.ballots.BallotFormat`."""
 
     ballots: str = "exact packed"
     broadcasts: str = "exact packed"
@@ -167,7 +167,7 @@ class WireSection(Section):
 
 
 class AttackSection(Section):
-    """What malicious clients do. Further keys are parameters of the attack."""
+    """The attack of malicious clients. Further keys are parameters of the attack."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -183,7 +183,7 @@ class AttackSection(Section):
     @model_validator(mode="after")
     def _both_or_neither(self) -> Self:
         if (self.name == "none") != (self.share == 0):
-            raise ValueError(f"name is {self.name!r} and share {self.share}: an attack needs both")
+            raise ValueError(f"name is {self.name!r} and share is {self.share}: an attack needs both")
         return self
 
     @model_validator(mode="before")
@@ -193,7 +193,7 @@ class AttackSection(Section):
 
     @model_validator(mode="after")
     def _takes_its_parameters(self) -> Self:
-        """Refuse what the attack does not know; parameters that have their defaults are not kept."""
+        """Reject unknown parameters; drop parameters that equal their defaults."""
         given = self.parameters
         defaults = {} if self.name == "none" else _defaults(self.name)
         if unknown := sorted(given.keys() - defaults.keys()):
@@ -218,7 +218,7 @@ def _defaults(attack: str) -> dict[str, Any]:
 
 
 class Experiment(Section):
-    """Everything that decides the result of a run."""
+    """All settings that determine the result of a run."""
 
     name: str = Field(pattern=r"^[\w.-]+$")
     seed: int = Field(ge=0, lt=2**32)
@@ -252,10 +252,10 @@ class Experiment(Section):
         return self
 
     def fingerprint(self) -> str:
-        """Return a digest of the settings that decide the result of a round."""
+        """Return a digest of the settings that determine the result of a round."""
         values = self.model_dump(exclude={"name": True, "rounds": True, "evaluate_every": True})
         del values["method"]["memory"]
-        if not self.data.test_shards:  # it was no setting once
+        if not self.data.test_shards:  # older versions had no such setting
             del values["data"]["test_shards"]
         values["method"] = former_method(values["method"])
         values["attack"] = former_attack(values["attack"])
@@ -277,44 +277,44 @@ class Experiment(Section):
 
 
 def preset_names() -> list[str]:
-    """Return the names of the shipped presets."""
+    """Return the names of the built-in presets."""
     folder = resources.files("fedrank.experiment") / "presets"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir())
 
 
 def preset_text(name: str) -> str:
-    """Return the text of a shipped preset."""
+    """Return the text of a built-in preset."""
     if name not in preset_names():
         raise ConfigError(f"unknown preset {name!r}{did_you_mean(name, preset_names())}")
     return (resources.files("fedrank.experiment") / "presets" / f"{name}.toml").read_text("utf-8")
 
 
 def load_preset(name: str, settings: Sequence[str] = ()) -> Experiment:
-    """Return a shipped preset with `settings` (key=value) laid over it."""
+    """Return a built-in preset, overridden by `settings` (key=value)."""
     return parse(preset_text(name), f"preset {name}", settings)
 
 
 def load_file(path: Path, settings: Sequence[str] = ()) -> Experiment:
-    """Return the configuration in a TOML file with `settings` (key=value) laid over it."""
+    """Return the configuration in a TOML file, overridden by `settings` (key=value)."""
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         hint = did_you_mean(path.name, preset_names())
-        raise ConfigError(f"{path}: there is no such file. A preset is named with --preset{hint}") from None
+        raise ConfigError(f"{path}: no such file. To use a preset, pass --preset{hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error})") from error
     return parse(text, str(path), settings)
 
 
 def parse(text: str, origin: str, settings: Sequence[str] = ()) -> Experiment:
-    """Check a configuration's TOML text; `origin` names it in error messages."""
+    """Validate a configuration's TOML text; `origin` names it in error messages."""
     try:
         values = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{origin}: this is not TOML ({error})") from None
+        raise ConfigError(f"{origin}: invalid TOML ({error})") from None
     locations: dict[str, str] = {}
     for setting in settings:
-        locations[_lay_over(values, setting)] = f"--set {setting}"
+        locations[_override(values, setting)] = f"--set {setting}"
     try:
         return Experiment.model_validate(values)
     except ValidationError as error:
@@ -322,8 +322,8 @@ def parse(text: str, origin: str, settings: Sequence[str] = ()) -> Experiment:
         raise ConfigError("\n".join(problems)) from None
 
 
-def _lay_over(values: dict[str, Any], setting: str) -> str:
-    """Put a key=value into nested tables; return the key."""
+def _override(values: dict[str, Any], setting: str) -> str:
+    """Set a key=value in nested tables; return the key."""
     key, equals, literal = setting.partition("=")
     key = key.strip()
     if not equals or not re.fullmatch(r"\w+(\.\w+)*", key) or "\n" in literal:
@@ -373,7 +373,7 @@ def _known_keys(tables: Sequence[int | str]) -> list[str]:
 
 
 def _location(key: str, origin: str, text: str) -> str:
-    """Return the origin and, where the key stands in the text, its line."""
+    """Return the origin and, if the key occurs in the text, its line."""
     table = ""
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[([^\]]+)\]", line):

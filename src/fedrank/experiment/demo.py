@@ -9,7 +9,7 @@ MALICIOUS = 0.2
 
 
 def demo_experiments() -> dict[str, Experiment]:
-    """Return the four runs by name. Each method meets an attack that was made to destroy it."""
+    """Return the four runs by name. Each method faces an attack designed against it."""
     experiments = {}
     for method, preset, attack in (("FRL", "digits", "mirror"), ("FedAvg", "digits-weights", "scaled")):
         for share in (0.0, MALICIOUS):

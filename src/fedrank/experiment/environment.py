@@ -1,4 +1,4 @@
-"""What a run was made with."""
+"""The environment of a run: versions, machine, command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSIONED = ("numpy", "torch")
 
 
 def describe(data_dir: Path, workers: int, device: str) -> dict[str, Any]:
-    """Return versions, machine and settings that do not decide the result but explain it."""
+    """Return versions, machine and options, which do not determine the result but help explain it."""
     from fedrank import __version__
 
     return {
@@ -34,7 +34,7 @@ def describe(data_dir: Path, workers: int, device: str) -> dict[str, Any]:
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Say what changed that floats may be rounded differently by."""
+    """List changes that may alter floating-point rounding."""
     return [
         f"{package} {then.get(package)} then, {now[package]} now"
         for package in ("fedrank", *VERSIONED, "device")
@@ -43,7 +43,7 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def source_revision() -> str | None:
-    """Return the git revision of fedrank's source, if it runs from a checkout, and whether it was changed."""
+    """Return the git revision of fedrank's source and whether it is modified; None outside a checkout."""
     source = Path(__file__)
     if not _git(source.parent, "ls-files", "--error-unmatch", source.name):
         return None

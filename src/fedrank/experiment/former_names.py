@@ -1,6 +1,6 @@
-"""Names that settings had in version 0.1: older runs and results can still be read and resumed.
+"""Names of settings in version 0.1, so that older runs and results can still be read and resumed.
 
-A run's digest is made of the former names, so that it did not change with them.
+The digest of a run uses the former names, so that it stays the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RULES = {"centred-clipping": "centered-clipping"}
 
 
 def renewed_attack(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of an attack with present names."""
+    """Return the settings of an attack with current names."""
     name = values.get("name")
     if name not in ATTACKS:
         return values
@@ -26,7 +26,7 @@ def renewed_attack(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def former_attack(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of an attack with former names, the reverse of `renewed_attack`."""
+    """Return the settings of an attack with former names: the inverse of `renewed_attack`."""
     for old, (new, parameters) in ATTACKS.items():
         if values["name"] == new and all(values.get(key) == value for key, value in parameters.items()):
             return {key: value for key, value in values.items() if key not in parameters} | {"name": old}
@@ -34,7 +34,7 @@ def former_attack(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def renewed_method(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a method with present names."""
+    """Return the settings of a method with current names."""
     renewed = dict(values)
     if "told" in renewed or "expected" in renewed:
         told, expected = renewed.pop("told", True), renewed.pop("expected", 0.4)
@@ -47,7 +47,7 @@ def renewed_method(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def former_method(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a method with former names, the reverse of `renewed_method`."""
+    """Return the settings of a method with former names: the inverse of `renewed_method`."""
     former = dict(values)
     assumed = former.pop("assumed_malicious")
     given = former["name"] != "frl" and assumed != "actual"

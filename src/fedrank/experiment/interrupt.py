@@ -1,4 +1,4 @@
-"""Stopping between two rounds when asked to, instead of in the middle of one."""
+"""Stops a run between two rounds instead of in the middle of one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Self
 
 
 class Interrupt:
-    """While active, the first Ctrl-C (or SIGTERM) only sets `requested`; the second stops at once."""
+    """While active, the first Ctrl-C (or SIGTERM) only sets `requested`; the second stops immediately."""
 
     def __init__(self, on_request: Callable[[], None]) -> None:
         self.requested = False

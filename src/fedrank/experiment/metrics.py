@@ -1,4 +1,4 @@
-"""Numbers that say how a run is going."""
+"""Accuracy and loss of the global model."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from numpy.typing import NDArray
 
 from fedrank.data import Federation
 
-if TYPE_CHECKING:  # reading a run's records must not wait for torch
+if TYPE_CHECKING:  # reading a run's records must not import torch
     from fedrank.engine import Predictions
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The accuracies of clients, each on its own test samples."""
+    """Statistics of the clients' accuracies, each on its own test samples."""
 
     mean: float
     std: float
     min: float
     max: float
     clients: int
-    """How many clients have test samples."""
+    """The number of clients with test samples."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How the global model does: for each client on its own data, and on all test data."""
+    """The global model's results on each client's own test data and on the global test set."""
 
     clients: Accuracy
     test_accuracy: float
     test_loss: float
     test_samples: int
     backdoor: float | None = None
-    """Which share of the samples with a backdoor's trigger is taken for what the attacker wants."""
+    """The share of samples with a backdoor trigger that are classified as the attacker wants."""
     accuracies: dict[int, float] = field(default_factory=dict)
-    """The accuracy of every client that has test samples, by its number."""
+    """The accuracy of every client with test samples, by client number."""
     samples: dict[int, int] = field(default_factory=dict)
-    """How many test samples each of them has."""
+    """The number of test samples of each of them."""
 
 
 def test_samples(federation: Federation) -> NDArray[np.int64]:
-    """Return every sample that an evaluation looks at, each once."""
+    """Return the indices of all samples that an evaluation needs, without duplicates."""
     own = [client.test for client in federation.clients]
     probe = () if federation.probe is None else (federation.probe,)
     return np.unique(np.concatenate([*own, federation.test, *probe]))
 
 
 def evaluation(federation: Federation, predictions: Predictions) -> Evaluation:
-    """Sum up predictions on `test_samples(federation)`."""
+    """Summarize predictions on `test_samples(federation)`."""
     position = np.zeros(len(federation.dataset.labels), np.int64)
     samples = test_samples(federation)
     position[samples] = np.arange(samples.size)
@@ -86,7 +86,7 @@ def _backdoor(
 def client_accuracies(
     federation: Federation, correct: NDArray[np.bool_], position: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the accuracy of every client that has test samples."""
+    """Return the accuracy of every client with test samples."""
     own = [client.test for client in federation.clients if client.test.size]
     sizes = np.array([test.size for test in own])
     begins = np.concatenate([[0], np.cumsum(sizes)[:-1]])

@@ -1,4 +1,4 @@
-"""What a run writes down: a line of metrics.jsonl, summary.json, and its row in a file of results."""
+"""The records of a run: a line of metrics.jsonl, summary.json, and its row in a results file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fedrank.experiment.metrics import Evaluation
 
 
 class Record(BaseModel, frozen=True):
-    """Something that is written as JSON; keys of newer versions are ignored."""
+    """A record stored as JSON; ignores keys of newer versions."""
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Return the record as JSON. Losses may be NaN or Infinity, which Python reads and writes."""
+        """Return the record as JSON. Losses may be NaN or Infinity, which Python's JSON supports."""
         return json.dumps(self.model_dump(), indent=indent)
 
 
@@ -27,11 +27,11 @@ class RoundRecord(Record, frozen=True):
     train_loss: float | None = None
     """The mean over the honest clients, if there were any."""
     refused: dict[int, str] = {}
-    """Clients whose message did not count, with the reason."""
+    """Clients whose message was rejected, with the reason."""
     evaluation: Evaluation | None
-    """Without single clients' accuracies, which only the summary has."""
+    """Without the accuracies of single clients, which only the summary contains."""
     upload_bytes: int
-    """What all clients of the round sent together."""
+    """Bytes sent by all clients of the round together."""
     download_bytes: int
     wall_seconds: float
     clients: tuple[int, ...] = Field(min_length=1)
@@ -41,24 +41,24 @@ class RoundRecord(Record, frozen=True):
 
     @property
     def sent(self) -> Traffic:
-        """What one client transferred, on average."""
+        """Bytes that one client transferred, on average."""
         return Traffic(self.upload_bytes / len(self.clients), self.download_bytes / len(self.clients))
 
 
 class Summary(Record, frozen=True):
-    """How the model does after `rounds` rounds, and what it took: summary.json."""
+    """The result after `rounds` rounds and its cost: summary.json."""
 
     rounds: int
     evaluation: Evaluation
     sent: Traffic
-    """The bytes that one client really transferred in one round, on average."""
+    """Bytes that one client actually transferred in one round, on average."""
     paper_traffic: Traffic
     """The same as the paper counts it."""
     wall_seconds: float
 
 
 class CellAccuracy(Record, frozen=True):
-    """The accuracies of a cell's clients; short files of results keep the mean only."""
+    """The accuracies of a cell's clients; short results files keep only the mean."""
 
     mean: float
     std: float | None = None
@@ -68,7 +68,7 @@ class CellAccuracy(Record, frozen=True):
 
 
 class CellEvaluation(Record, frozen=True):
-    """How a cell's run ended; short files of results keep the accuracies only."""
+    """The final evaluation of a cell; short results files keep only the accuracies."""
 
     clients: CellAccuracy
     test_accuracy: float
@@ -78,7 +78,7 @@ class CellEvaluation(Record, frozen=True):
 
 
 class Curve(Record, frozen=True):
-    """What a run measured, a list for each number, because that is the shortest to write down."""
+    """The measurements of a run, one list per metric for compact files."""
 
     round: list[int]
     accuracy: list[float]
@@ -88,7 +88,7 @@ class Curve(Record, frozen=True):
 
 
 class MadeWith(Record, frozen=True):
-    """The versions a run was made with, and when."""
+    """The versions behind a run, and its date."""
 
     fedrank: str
     revision: str | None = None
@@ -98,18 +98,18 @@ class MadeWith(Record, frozen=True):
 
 
 class SweepRow(Record, frozen=True):
-    """A row in a file of results: one run of a sweep, finished or not."""
+    """A row in a results file: one run of a sweep, finished or not."""
 
     coordinates: dict[str, str] = Field(validation_alias=AliasChoices("coordinates", "place"))
-    """What tells the run apart from the others; older files call it place."""
+    """Identifies the run among the others; older files call it place."""
     preset: str
     settings: tuple[str, ...]
     published: dict[str, int | float] | None
-    """The numbers to compare with, if there are any; as printed, so a whole number stays one."""
+    """The published numbers, if any, as printed: integers stay integers."""
     begun: bool = False
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Return the row as JSON, without what a short file left out."""
+        """Return the row as JSON, without fields that a short file omits."""
         return json.dumps(self.model_dump(exclude_unset=True), indent=indent)
 
 
@@ -135,7 +135,7 @@ CellResult = Annotated[FinishedCell | UnfinishedCell, Field(discriminator="finis
 
 
 def first_problem(error: ValidationError) -> str:
-    """Say what is wrong with a file, and where in it."""
+    """Describe the first problem in a file, and its location."""
     problem = error.errors(include_url=False)[0]
     location = ".".join(str(part) for part in problem["loc"])
     return f"{location}: {problem['msg']}" if location else problem["msg"]

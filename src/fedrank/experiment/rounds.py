@@ -29,7 +29,7 @@ MOST_DRAWS = 1000
 
 @dataclass(frozen=True)
 class Round:
-    """What happened in one round. `number` counts from 1."""
+    """The record of one round. `number` counts from 1."""
 
     number: int
     clients: tuple[int, ...]
@@ -37,9 +37,9 @@ class Round:
     train_loss: float | None
     """The mean over the honest clients, if there were any."""
     refused: dict[int, str]
-    """Clients whose message was not legal and did not count, with the reason."""
+    """Clients whose message was rejected, with the reason."""
     sent: Traffic
-    """The bytes that a client really sent and received, on average."""
+    """Bytes that a client actually sent and received, on average."""
     evaluation: Evaluation | None
     vote: Audit | None
     """How safe the vote was, for methods that vote on edges."""
@@ -47,23 +47,23 @@ class Round:
 
 
 Rounds = Iterator[tuple[Any, Round]]
-"""Rounds as they are completed, each with the state after it."""
+"""Completed rounds, each with the state after it."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How many rounds, with how many clients each, and how often the model is measured."""
+    """The number of rounds, the clients per round, and how often the model is evaluated."""
 
     rounds: int
     per_round: int
     evaluate_every: int = 1
 
     def measures(self, round_number: int) -> bool:
-        """Tell whether the model is measured after a round; after the last it always is."""
+        """Return whether the model is evaluated after a round, as it always is after the last."""
         return round_number % self.evaluate_every == 0 or round_number == self.rounds
 
     def check(self, federation: Federation) -> None:
-        """Refuse what cannot be done with these clients."""
+        """Raise ConfigError if these clients do not allow the schedule."""
         for name, value in (("rounds", self.rounds), ("evaluate_every", self.evaluate_every)):
             if value < 1:
                 raise ConfigError(f"{name} must be at least 1, got {value}")
@@ -76,7 +76,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class RunSetup:
-    """Everything that a run is made of. The malicious clients' data is poisoned already."""
+    """All parts of a run. Poisoning of the malicious clients' data has already happened."""
 
     method: Method[Any]
     federation: Federation
@@ -91,7 +91,7 @@ class RunSetup:
         schedule: Schedule,
         adversary: Adversary | None = None,
     ) -> RunSetup:
-        """Check that the parts fit together, and let the adversary poison its data."""
+        """Check that the parts fit together, and poison the adversary's data."""
         schedule.check(federation)
         check_clients(method, schedule.per_round)
         if adversary:
@@ -111,7 +111,7 @@ class RunSetup:
 
 
 class Collected(Protocol):
-    """What came back from the clients of a round, on this machine or over a network."""
+    """The messages of a round's clients, on this machine or over a network."""
 
     @property
     def messages(self) -> Any: ...
@@ -124,14 +124,14 @@ class Collected(Protocol):
 
     @property
     def download_bytes(self) -> int:
-        """What each client has received."""
+        """Bytes that each client received."""
         ...
 
     def mean_loss(self, clients: Collection[int]) -> float | None: ...
 
 
 def run_rounds(setup: RunSetup, engine: Engine, state: Any) -> Rounds:
-    """Run rounds from `state` on until all are done; yield the new state after each."""
+    """Run the remaining rounds after `state`; yield the new state after each."""
     while state.round < setup.schedule.rounds:
         begin = time.perf_counter()
         clients = setup.select(state.round)
@@ -157,7 +157,7 @@ def attacked(
     honest: tuple[int, ...],
     malicious: tuple[int, ...],
 ) -> EngineRound:
-    """Train a round's clients and let the malicious ones send what their attack makes of what they know."""
+    """Train a round's clients; the malicious ones send what their attack crafts."""
     received = method.receive(broadcast)
     if adversary.attack.knows is Knowledge.BENIGN:
         collected = engine.collect(broadcast, (), (*honest, *malicious))
@@ -181,7 +181,7 @@ def conclude(
     measure: Callable[[Any], Evaluation | None],
     begin: float,
 ) -> tuple[Any, Round]:
-    """Aggregate what a round's clients have sent; return the next state and what happened."""
+    """Aggregate the messages of a round; return the next state and the record of the round."""
     honest, malicious = divide(clients, adversary)
     before, vote = state, None
     try:
@@ -192,7 +192,7 @@ def conclude(
         if adversary is None:
             reason = next(iter(collected.refused.values()))
             raise TrainingError(
-                f"too few clients of round {state.round + 1} sent anything usable: {reason}. "
+                f"round {state.round + 1} has too few usable updates: {reason}. "
                 "Is the learning rate too high for this model and data?"
             ) from None
         state = replace(state, round=state.round + 1)
@@ -222,9 +222,9 @@ def select(
     avoided: Collection[int] = (),
     retry: int = 0,
 ) -> tuple[int, ...]:
-    """Draw the clients of a round (Algorithm 2, line 6), fewer than half of them from those to avoid.
+    """Draw the clients of a round (Algorithm 2, line 6), fewer than half of them from `avoided`.
 
-    A round that is repeated draws others: `retry` counts the repetitions.
+    A repeated round draws other clients: `retry` counts the repetitions.
     """
     rng = keyed_generator(seed, Purpose.SELECTION, round_number, *([retry] if retry else []))
     for _ in range(MOST_DRAWS):
@@ -238,7 +238,7 @@ def select(
 
 
 def check_fit(model: nn.Module, federation: Federation) -> None:
-    """Refuse a model that does not take the data's samples, or has too few outputs for the classes."""
+    """Raise ModelError if a model does not accept the samples or has too few outputs."""
     dataset = federation.dataset
     sample = torch.from_numpy(dataset.preprocess(dataset.inputs[:1]))
     try:
@@ -247,5 +247,5 @@ def check_fit(model: nn.Module, federation: Federation) -> None:
     except Exception as error:
         raise ModelError(f"does not fit samples of shape {dataset.inputs.shape[1:]} ({error})") from error
     if outputs.ndim != 2 or outputs.shape[1] < dataset.classes:
-        told = f"{outputs.shape[1]} values" if outputs.ndim == 2 else f"shape {tuple(outputs.shape[1:])}"
-        raise ModelError(f"outputs {told} per sample, but the labels have {dataset.classes} classes")
+        got = f"{outputs.shape[1]} values" if outputs.ndim == 2 else f"shape {tuple(outputs.shape[1:])}"
+        raise ModelError(f"outputs {got} per sample, but the labels have {dataset.classes} classes")

@@ -1,10 +1,10 @@
-"""The run directory: everything a run leaves behind, written so that a crash loses no round.
+"""The run directory: all files of a run, written so that a crash loses no completed round.
 
-config.toml       the whole resolved configuration
+config.toml       the complete configuration
 environment.json  versions, machine, data directory
-metrics.jsonl     one line a round
+metrics.jsonl     one line per round
 checkpoint.npz    the state after the last completed round
-summary.json      the result, when the run has ended
+summary.json      the result, once the run is finished
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ class RunDirectory:
 
     @staticmethod
     def check_free(path: Path) -> None:
-        """Refuse a directory that is not empty."""
+        """Raise RunError if the directory is not empty."""
         try:
             taken = next(path.iterdir(), None) if path.exists() else None
         except OSError as error:
-            raise RunError(f"{path}: cannot be a run directory ({error.strerror})") from error
+            raise RunError(f"{path}: cannot be used as a run directory ({error.strerror})") from error
         if taken is not None:
             raise RunError(
                 f"{path}: already contains {taken.name!r}; nothing was overwritten. "
-                f"Name another directory with --out, or continue with 'fedrank resume {path}'."
+                f"Choose another directory with --out, or continue with 'fedrank resume {path}'."
             )
 
     @classmethod
     def create(cls, path: Path, experiment: Experiment, environment: dict[str, Any]) -> RunDirectory:
-        """Make a new run directory; it takes its name only when it is complete."""
+        """Create a run directory; it gets its final name only when it is complete."""
         cls.check_free(path)
         unfinished = path if path.exists() else path.with_name(f".{path.name}.tmp")
         run = cls(unfinished, experiment, {"format": FORMAT, **environment})
@@ -67,14 +67,14 @@ class RunDirectory:
             if unfinished != path:
                 unfinished.rename(path)
         except OSError as error:
-            raise RunError(f"{path}: cannot be made ({error.strerror})") from error
+            raise RunError(f"{path}: cannot be created ({error.strerror})") from error
         return replace(run, path=path)
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         """Open an existing run directory."""
         if not (path / ENVIRONMENT).exists() or not (path / CONFIG).exists():
-            raise RunError(f"{path}: this is not a run directory ({CONFIG} or {ENVIRONMENT} is missing)")
+            raise RunError(f"{path}: not a run directory ({CONFIG} or {ENVIRONMENT} is missing)")
         try:
             environment = json.loads((path / ENVIRONMENT).read_text("utf-8"))
             written_as = environment["format"]
@@ -91,12 +91,12 @@ class RunDirectory:
 
     @property
     def data_dir(self) -> Path:
-        """Where the data was when the run began."""
+        """The data directory when the run started."""
         return Path(self.environment["data_dir"])
 
     @property
     def device(self) -> str:
-        """Where the run's workers computed."""
+        """The device of the run's workers."""
         return str(self.environment["device"])
 
     @contextlib.contextmanager
@@ -116,13 +116,13 @@ class RunDirectory:
         self._write(CHECKPOINT, buffer.getbuffer())
 
     def read_checkpoint(self) -> dict[str, NDArray[Any]] | None:
-        """Return the last checkpoint, or None if no round was finished."""
+        """Return the last checkpoint, or None if no round is complete."""
         path = self.path / CHECKPOINT
         if not path.exists():
             if len(self.read_metrics()) > 1:
                 raise RunError(
                     f"{path}: missing, although {METRICS} has completed rounds. "
-                    f"Restore it, or delete {METRICS} too to begin again at round 1."
+                    f"Restore it, or also delete {METRICS} to start over."
                 )
             return None
         try:
@@ -131,20 +131,20 @@ class RunDirectory:
             made_for = str(arrays.pop("experiment"))
         except PermissionError as error:
             raise RunError(f"{path}: cannot be read ({error.strerror})") from error
-        except Exception as error:  # a damaged archive makes its reader raise almost anything
+        except Exception as error:  # reading a damaged archive can raise any exception
             raise RunError(
                 f"{path}: the checkpoint is damaged ({error}). "
-                f"Restore it from a copy, or delete it and {METRICS} to begin again at round 1."
+                f"Restore it from a copy, or delete it and {METRICS} to start over."
             ) from error
         if made_for != self.experiment.fingerprint():
             raise RunError(
                 f"{path}: the checkpoint was made with settings other than those now in {CONFIG}. "
-                "Only name, rounds and evaluate_every may change between a run and its continuation."
+                "Only name, rounds and evaluate_every may change when a run is resumed."
             )
         return arrays
 
     def append_metrics(self, record: RoundRecord) -> None:
-        """Add a round's line."""
+        """Append the line of a round."""
 
         def append(path: Path) -> None:
             with path.open("ab") as file:
@@ -155,11 +155,11 @@ class RunDirectory:
         self._guarded(METRICS, append)
 
     def read_metrics(self) -> list[RoundRecord]:
-        """Return the records of all rounds; a damaged line, cut off by a crash, is left out."""
+        """Return the records of all rounds; skips a line that a crash cut off."""
         return [record for _, record in self._metrics()]
 
     def forget_after(self, round_number: int) -> None:
-        """Drop the lines of rounds after the checkpoint: they will be run again."""
+        """Drop the lines of rounds after the checkpoint, which will run again."""
         kept = [line for line, record in self._metrics() if record.round <= round_number]
         self._write(METRICS, b"".join(line + b"\n" for line in kept))
 
@@ -173,7 +173,7 @@ class RunDirectory:
         self._write(SUMMARY, summary.to_json(indent=2).encode() + b"\n")
 
     def read_summary(self) -> Summary | None:
-        """Return the result, or None if the run has not ended."""
+        """Return the result, or None if the run is not finished."""
         content = self._read(SUMMARY)
         path = self.path / SUMMARY
         if not path.exists():
@@ -210,12 +210,12 @@ class RunDirectory:
 
 
 def write_output(path: Path, content: bytes | memoryview) -> None:
-    """Write a file that the user named, but overwrite neither a run's own files nor anything but a file."""
+    """Write a file that the user named, but never overwrite a run's own files or anything but a file."""
     target = path.resolve()
     if target.exists() and not target.is_file():
-        raise RunError(f"{path}: exists and is not an ordinary file. Name another with --out.")
+        raise RunError(f"{path}: exists and is not a regular file. Choose another with --out.")
     if target.name in OWN_FILES and (target.parent / ENVIRONMENT).exists():
-        raise RunError(f"{path}: belongs to the run itself. Name another with --out.")
+        raise RunError(f"{path}: belongs to the run itself. Choose another with --out.")
     try:
         replace_file(target, content)
     except OSError as error:
@@ -223,7 +223,7 @@ def write_output(path: Path, content: bytes | memoryview) -> None:
 
 
 def replace_file(path: Path, content: bytes | memoryview) -> None:
-    """Write a file so that either the old or the new content is there at every moment."""
+    """Replace a file atomically: readers see either the old or the new content."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("wb") as file:

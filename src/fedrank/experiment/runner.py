@@ -1,4 +1,4 @@
-"""Running a configured experiment in a run directory, from the beginning or from its checkpoint."""
+"""Runs an experiment in a run directory, from the start or from its checkpoint."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Observers:
-    """Several observers that watch together."""
+    """Several observers as one."""
 
     members: Sequence[Observer]
 
@@ -51,7 +51,7 @@ class Observers:
 def run(
     directory: RunDirectory, setup: RunSetup, *, workers: int, device: str, observer: Observer
 ) -> Summary | None:
-    """Run the rounds that are not done yet; return the result, or None if Ctrl-C stopped the run."""
+    """Run the remaining rounds; return the result, or None if Ctrl-C stopped the run."""
     with (
         local_engine(setup.method, setup.federation, workers=workers, device=device) as engine,
         Interrupt(observer.stopping) as interrupt,
@@ -73,10 +73,10 @@ def record(
     rounds: Callable[[Any], Rounds],
     observer: Observer,
 ) -> Summary | None:
-    """Record rounds as they are completed from the last checkpoint on; return the result after the last.
+    """Record rounds as they complete, starting from the last checkpoint; return the final result.
 
-    A round's line of metrics is written before its checkpoint, and dropped again on resuming if
-    the checkpoint never came.
+    The metrics of a round are written before its checkpoint, and dropped on resuming if the checkpoint
+    is missing.
     """
     method, schedule = setup.method, setup.schedule
     with directory.locked():
@@ -103,11 +103,11 @@ def record(
 
 
 def evaluate(directory: RunDirectory, setup: RunSetup, *, workers: int, device: str) -> Summary:
-    """Test the model of the last checkpoint again."""
+    """Evaluate the model of the last checkpoint."""
     method, federation = setup.method, setup.federation
     state = last_state(directory, method)
     if state.round == 0:
-        raise RunError(f"{directory.path}: no round is finished yet, there is nothing to test")
+        raise RunError(f"{directory.path}: no completed round yet, so there is no model to evaluate")
     begin = time.perf_counter()
     with local_engine(method, federation, workers=workers, device=device) as engine:
         measured = setup.measure(engine, state)
@@ -125,7 +125,7 @@ def rehearse(directory: RunDirectory, setup: RunSetup, *, workers: int, device: 
     """Run the round after the last checkpoint and keep its ballots, but save nothing."""
     method = setup.method
     if not isinstance(method, FRL):
-        raise RunError(f"{directory.path}: this method holds no vote on edges")
+        raise RunError(f"{directory.path}: this method does not vote on edges")
     keeping = replace(method, vote="mean") if method.vote == BORDA else method
     state = last_state(directory, method)
     schedule = replace(setup.schedule, rounds=state.round + 1, evaluate_every=state.round + 2)
@@ -151,7 +151,7 @@ def _sent(directory: RunDirectory) -> Traffic:
 
 
 def record_of(done: Round) -> RoundRecord:
-    """Return a round as its line of metrics; single clients' accuracies are in the summary only."""
+    """Return the metrics line of a round; only the summary has the accuracies of single clients."""
     return RoundRecord(
         round=done.number,
         train_loss=done.train_loss,

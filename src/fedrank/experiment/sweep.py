@@ -35,7 +35,7 @@ class Cell:
 
     Parameters
     ----------
-    coordinates : what tells the run apart, such as {"vote": "borda", "attack": "mirror", "malicious": "20%"}.
+    coordinates : identify the run, such as {"vote": "borda", "attack": "mirror", "malicious": "20%"}.
     preset, settings : the arguments of `fedrank run`.
     """
 
@@ -45,14 +45,14 @@ class Cell:
 
     @cached_property
     def name(self) -> str:
-        """The name of the run directory: what differs from the preset. Sweeps share equal runs."""
+        """The name of the run directory: the differences from the preset. Sweeps share identical runs."""
         plain, ours = load_preset(self.preset).flat(), self.experiment.flat()
         words = [self.preset, *(f"{key}={ours[key]}" for key in ours if ours[key] != plain.get(key))]
         return re.sub(r"[^\w.+=%-]+", "-", "_".join(words))[:LONGEST_NAME]
 
     @cached_property
     def experiment(self) -> Experiment:
-        """What is run."""
+        """The experiment to run."""
         return load_preset(self.preset, self.settings)
 
 
@@ -65,41 +65,41 @@ def run_cells(
     progress: Callable[[int], None] = lambda _: None,
     finish: Callable[[RunDirectory], object] | None = None,
 ) -> None:
-    """Run what is not finished yet, `jobs` runs at a time, each in its own process with one worker.
+    """Run all unfinished cells, `jobs` at a time, each in its own process with one worker.
 
-    `finish` is called there with every run that has ended. `progress` receives the number of completed
-    rounds of all runs from time to time. Ctrl-C finishes and saves the current rounds.
+    Calls `finish` in that process for every finished run, and `progress` now and then with the number of
+    completed rounds of all runs. Ctrl-C finishes and saves the current rounds.
     """
     different = {cell.name: cell for cell in cells}.values()
     waiting = [cell for cell in different if not is_finished(cell, folder)]
-    played = sum(cell.experiment.rounds for cell in different if cell not in waiting)
-    progress(played)
+    completed = sum(cell.experiment.rounds for cell in different if cell not in waiting)
+    progress(completed)
     if not waiting:
         return
     for name in dict.fromkeys(cell.experiment.data.name for cell in waiting):
-        data_files(name, data_dir)  # so that missing data fails now, not in the middle of the night
+        data_files(name, data_dir)  # missing data should fail now, not hours later
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"{folder}: cannot hold runs ({error.strerror})") from error
+        raise RunError(f"{folder}: cannot be created ({error.strerror})") from error
     with ProcessPoolExecutor(min(jobs, len(waiting)), get_context("spawn"), _outlive_nobody) as pool:
-        playing = {pool.submit(_play, cell, folder, data_dir, finish): cell for cell in waiting}
+        running = {pool.submit(_run_cell, cell, folder, data_dir, finish): cell for cell in waiting}
         try:
-            while playing:
-                for future in wait(playing, timeout=1, return_when=FIRST_COMPLETED).done:
-                    cell = playing.pop(future)
+            while running:
+                for future in wait(running, timeout=1, return_when=FIRST_COMPLETED).done:
+                    cell = running.pop(future)
                     try:
                         future.result()
                     except (FedrankError, BrokenProcessPool) as error:
                         raise RunError(f"{folder / cell.name}: the run failed: {error}") from error
-                    played += cell.experiment.rounds
-                progress(played + sum(_rounds_played(folder / cell.name) for cell in playing.values()))
+                    completed += cell.experiment.rounds
+                progress(completed + sum(_completed_rounds(folder / cell.name) for cell in running.values()))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _rounds_played(path: Path) -> int:
+def _completed_rounds(path: Path) -> int:
     try:
         return (path / METRICS).read_bytes().count(b"\n")
     except OSError:
@@ -107,11 +107,11 @@ def _rounds_played(path: Path) -> int:
 
 
 _leaving = Event()
-"""Set in a process that must not start another run, though one may be waiting in the pool's queue."""
+"""Set in a process that must not start another run, even if the pool's queue has one."""
 
 
 def _outlive_nobody() -> None:
-    """Finish and save the current round, and exit, if the sweep's own process is gone."""
+    """Finish and save the current round, then exit, if the sweep's process has died."""
 
     def follow(parent: BaseProcess) -> None:
         parent.join()
@@ -122,7 +122,9 @@ def _outlive_nobody() -> None:
         Thread(target=follow, args=(parent,), daemon=True).start()
 
 
-def _play(cell: Cell, folder: Path, data_dir: Path, finish: Callable[[RunDirectory], object] | None) -> None:
+def _run_cell(
+    cell: Cell, folder: Path, data_dir: Path, finish: Callable[[RunDirectory], object] | None
+) -> None:
     """Run to the end, from the last checkpoint if there is one."""
     if _leaving.is_set():
         return
@@ -134,7 +136,7 @@ def _play(cell: Cell, folder: Path, data_dir: Path, finish: Callable[[RunDirecto
         directory = RunDirectory.create(path, cell.experiment, describe(data_dir, 1, "cpu"))
     result = run(directory, setup, workers=1, device="cpu", observer=Observers(()))
     if _leaving.is_set():
-        os._exit(1)  # nobody is left to answer to, and a normal exit would wait for the queue forever
+        os._exit(1)  # the parent is gone, and a normal exit would wait for the queue forever
     if result is None:
         _leaving.set()
     elif finish is not None:
@@ -142,13 +144,13 @@ def _play(cell: Cell, folder: Path, data_dir: Path, finish: Callable[[RunDirecto
 
 
 def is_finished(cell: Cell, folder: Path) -> bool:
-    """Tell whether a cell's run exists and is done; a run with other settings under its name is refused."""
+    """Return whether a cell's run is finished; raise RunError if its directory has other settings."""
     directory = folder / cell.name
     if not directory.exists():
         return False
     found = RunDirectory.open(directory)
     wanted = cell.experiment
     if found.experiment.fingerprint() != wanted.fingerprint() or found.experiment.rounds != wanted.rounds:
-        raise RunError(f"{directory}: holds a run with other settings. Name another folder with --runs.")
+        raise RunError(f"{directory}: contains a run with other settings. Choose another folder with --runs.")
     summary = found.read_summary()
     return summary is not None and summary.rounds >= wanted.rounds

@@ -1,9 +1,11 @@
-"""The same vote over a real network: Federated Rank Learning on Flower."""
+"""Federated Rank Learning over a real network, with Flower."""
 
 try:
     import flwr  # noqa: F401
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("Flower is missing: pip install 'fedrank[flower]'", name="flwr") from error
+    raise ModuleNotFoundError(
+        "Flower is not installed; run: pip install 'fedrank[flower]'", name="flwr"
+    ) from error
 
 from fedrank.flower.client import Voter, voting
 from fedrank.flower.strategy import RankVote

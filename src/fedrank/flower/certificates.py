@@ -21,11 +21,11 @@ DAYS = 365
 
 @dataclass(frozen=True)
 class Credentials:
-    """The files in a folder that `create` made.
+    """The files in a folder written by `create`.
 
-    ca.crt                  what clients and users verify the server by
-    server.key, server.crt  of the SuperLink
-    node-0.key, node-0.pub  of the first SuperNode, and so on
+    ca.crt                  lets clients and users verify the server
+    server.key, server.crt  for the SuperLink
+    node-0.key, node-0.pub  for the first SuperNode, and so on
     """
 
     folder: Path
@@ -57,16 +57,16 @@ class Credentials:
     def create(
         cls, folder: Path, nodes: int, hosts: Sequence[str] = ("localhost", "127.0.0.1")
     ) -> Credentials:
-        """Make an authority, a certificate for the SuperLink on these hosts, and keys for the SuperNodes.
+        """Create an authority, a certificate for the SuperLink on these hosts, and keys for the SuperNodes.
 
-        The authority's own key is thrown away: it can certify nobody else.
+        The authority's private key is not kept, so it can sign no further certificates.
         """
         made = cls(folder)
         for host in hosts:
             if not re.fullmatch(r"[\w.-]+|[0-9a-fA-F:]+", host):
-                raise ConfigError(f"--host {host}: a name or an address, without a port")
+                raise ConfigError(f"--host {host}: expected a host name or address without a port")
         if made.authority.exists():
-            raise RunError(f"{folder}: holds certificates already, they are left as they are")
+            raise RunError(f"{folder}: already contains certificates; nothing was overwritten")
         folder.mkdir(parents=True, exist_ok=True)
         authority_key, server_key = _new_key(), _new_key()
         authority = _certificate("fedrank authority", authority_key, None, authority_key, ())

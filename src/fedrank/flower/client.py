@@ -1,4 +1,4 @@
-"""A client's side: what a ClientApp needs to take part in a vote."""
+"""The client side: what a ClientApp needs to take part in a vote."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Voter:
 
     Parameters
     ----------
-    method : built as the server has built it, with the same seed.
-    train : what it ranks the edges on.
-    test : what it tests the global model on, if the server asks for that.
-    device : where it computes.
+    method : the same as the server's, with the same seed.
+    train : training samples.
+    test : test samples, to evaluate the global model if the server asks for it.
+    device : where to compute.
     """
 
     method: FRL
@@ -38,13 +38,13 @@ class Voter:
     device: str = "cpu"
 
     def learn(self, received: RoundInput, number: int) -> ClientUpdate:
-        """Rank the edges on this client's data, as a local run does for the client of this number."""
+        """Rank the edges on this client's data, exactly as a local run does for this client number."""
         network = self.method.network
         rng = keyed_generator(network.seed, Purpose.LOCAL_TRAINING, received.round, number)
         return self.method.client_update(received, self.train, rng, _workspace(network, self.device))
 
     def vote(self, message: Message) -> Message:
-        """Answer a question with a ballot."""
+        """Reply to a train message with a ballot."""
         broadcast, number = read_question(message)
         with one_thread():
             received = self.method.receive(broadcast)
@@ -53,7 +53,7 @@ class Voter:
         return Message(answer(ballot, learned.loss, len(self.train)), reply_to=message)
 
     def assess(self, message: Message) -> Message:
-        """Answer with the accuracy of the global model on this client's test data."""
+        """Reply with the accuracy of the global model on this client's test data."""
         broadcast, _ = read_question(message)
         if self.test is None or len(self.test) == 0:
             return Message(RecordDict({METRICS: MetricRecord({EXAMPLES: 0})}), reply_to=message)
@@ -69,12 +69,12 @@ class Voter:
 
 @lru_cache(maxsize=1)
 def _workspace(network: Supernetwork, device: str) -> Workspace:
-    """Return the networks to train in: the same for all voters of a process that share a supernetwork."""
+    """Return the networks to train in, shared by all voters of a process with the same supernetwork."""
     return Workspace(network, device)
 
 
 def voting(app: ClientApp) -> Callable[[Callable[[Context], Voter]], Callable[[Context], Voter]]:
-    """Let a ClientApp take part in votes: decorates the function that tells who votes.
+    """Register vote handlers on a ClientApp; decorates the function that returns the voter.
 
     app = ClientApp()
 
@@ -85,7 +85,7 @@ def voting(app: ClientApp) -> Callable[[Callable[[Context], Voter]], Callable[[C
 
     def register(voter: Callable[[Context], Voter]) -> Callable[[Context], Voter]:
         @app.query()
-        def enrol(message: Message, context: Context) -> Message:
+        def enroll(message: Message, context: Context) -> Message:
             number = context.node_config.get("partition-id")
             return Message(claim(number if isinstance(number, int) else None), reply_to=message)
 

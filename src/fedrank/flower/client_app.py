@@ -1,4 +1,4 @@
-"""The ClientApp of the project's own Flower app."""
+"""The ClientApp of fedrank's own Flower app."""
 
 from flwr.app import Context
 from flwr.clientapp import ClientApp
@@ -12,5 +12,5 @@ app = ClientApp()
 
 @voting(app)
 def voter(context: Context) -> Voter:
-    """Return the client that this node is."""
+    """Return this node's client."""
     return voter_of(Settings.read(context.run_config).experiment, context.node_config)

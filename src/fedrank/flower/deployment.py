@@ -1,6 +1,6 @@
 """A Flower deployment on this machine: real processes on loopback, all their files in one folder.
 
-For demonstrations, tests and benchmarks; nothing of it is left running.
+For demos, tests and benchmarks; leaves no process running.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STOP_LIMIT = 20.0
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return a port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -39,7 +39,7 @@ def write_app(
     clientapp: str = "fedrank.flower.client_app:app",
     serverapp: str = "fedrank.flower.server_app:app",
 ) -> Path:
-    """Make a folder that `flwr run` takes: fedrank's own app with all its settings."""
+    """Write fedrank's own app, with all its settings, to a folder for `flwr run`."""
     from fedrank import __version__
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,10 +72,10 @@ class Deployment:
 
     Parameters
     ----------
-    folder : for logs and Flower's own files.
-    credentials : certificates and keys; without them nothing is encrypted, and everybody may join.
-    simulation : let the SuperLink simulate the nodes in Ray.
-    options : further words for `flower-superlink`.
+    folder : directory for logs and Flower's own files.
+    credentials : certificates and keys; without them, nothing is encrypted and anyone may join.
+    simulation : simulate the nodes with Ray in the SuperLink.
+    options : extra arguments of `flower-superlink`.
     """
 
     folder: Path
@@ -100,7 +100,7 @@ class Deployment:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What Flower's processes run with: they keep to their folder and call nobody."""
+        """The environment of Flower's processes: they stay in their folder and send no telemetry."""
         programs = str(Path(sys.executable).parent)
         return os.environ | {
             "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -110,12 +110,12 @@ class Deployment:
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",
             "RAY_USAGE_STATS_ENABLED": "0",
             "OMP_NUM_THREADS": "1",
-            "MALLOC_ARENA_MAX": "2",  # Flower pulls in ever new threads; each would keep memory of its own
+            "MALLOC_ARENA_MAX": "2",  # Flower keeps starting threads; each would get its own memory arena
         }
 
     @property
     def address(self) -> str:
-        """Where the SuperLink listens."""
+        """The address of the SuperLink."""
         return f"127.0.0.1:{self.port}"
 
     def _write_connection(self) -> None:
@@ -130,7 +130,7 @@ class Deployment:
         (home / "config.toml").write_text("\n".join((*lines, f'address = "{self.address}"', trust, "")))
 
     def start(self, name: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a process that is stopped with the deployment; NAME.log is what it says."""
+        """Start a process that stops with the deployment; its output goes to NAME.log."""
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 words,
@@ -160,7 +160,7 @@ class Deployment:
         end = time.monotonic() + START_LIMIT
         while not self._listens():
             if process.poll() is not None or time.monotonic() > end:
-                raise RunError(f"the SuperLink does not start: {self.last_words('superlink')}")
+                raise RunError(f"the SuperLink did not start: {self.last_words('superlink')}")
             time.sleep(0.1)
 
     def _listens(self) -> bool:
@@ -171,7 +171,7 @@ class Deployment:
     def start_node(
         self, number: int, config: Mapping[str, Any] | None = None, *, register: bool = True
     ) -> str:
-        """Start the SuperNode of a client; return its name. With credentials it is registered first."""
+        """Start the SuperNode of a client, registered first if there are credentials; return its name."""
         name = f"node-{number}"
         own = {"partition-id": number, **(config or {})}
         words = ["flower-supernode", "--superlink", self.address, "--port", str(free_port())]
@@ -189,7 +189,7 @@ class Deployment:
         return name
 
     def flwr(self, *words: str, limit: float = 120.0) -> str:
-        """Run a command of Flower's and return what it prints."""
+        """Run a `flwr` command and return its output."""
         done = subprocess.run(
             ["flwr", *words],
             env=self.environment,
@@ -204,26 +204,26 @@ class Deployment:
         return done.stdout
 
     def submit(self, app: Path, config: Mapping[str, Any], federation: str = "") -> str:
-        """Submit a run of the app in a folder; return its number."""
+        """Submit a run of the app in a folder; return its id."""
         pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
         words = ["run", str(app.resolve()), CONNECTION, "--format", "json", "--run-config", pairs]
         if federation:
             words += ["--federation-config", federation]
-        told = json.loads(self.flwr(*words))
-        return str(told["run-id"])
+        reply = json.loads(self.flwr(*words))
+        return str(reply["run-id"])
 
     def status(self, run: str) -> str:
-        """Return how a run is doing: 'running', 'finished:completed', 'finished:failed', ..."""
-        told = json.loads(self.flwr("list", CONNECTION, "--run-id", run, "--format", "json"))
-        return str(told["runs"][0]["status"])
+        """Return the status of a run: 'running', 'finished:completed', 'finished:failed', ..."""
+        reply = json.loads(self.flwr("list", CONNECTION, "--run-id", run, "--format", "json"))
+        return str(reply["runs"][0]["status"])
 
     def wait_for(self, run: str, limit: float, hear: Callable[[str], None] = lambda _: None) -> str:
-        """Wait until a run has ended; return its status. What the ServerApp says goes into RUN.log."""
+        """Wait until a run ends and return its status; the ServerApp's output goes to RUN.log."""
         watcher = self.start(run, ["flwr", "log", run, CONNECTION, "--stream"])
         end, heard = time.monotonic() + limit, 0
         while watcher.poll() is None:
             if time.monotonic() > end:
-                raise RunError(f"the run has not ended after {limit:g} seconds: {self.last_words(run)}")
+                raise RunError(f"the run did not end within {limit:g} seconds: {self.last_words(run)}")
             time.sleep(0.2)
             said = (self.folder / f"{run}.log").read_text("utf-8", "replace").splitlines()
             for line in said[heard:]:
@@ -232,19 +232,19 @@ class Deployment:
         return self.status(run)
 
     def last_words(self, name: str, lines: int = 15) -> str:
-        """Return the end of what a process has said."""
+        """Return the last lines of a process's output."""
         text = (self.folder / f"{name}.log").read_text("utf-8", "replace")
         return "\n".join(text.strip().splitlines()[-lines:])
 
     def kill(self, name: str) -> None:
-        """Kill a process and all that it has started, at once."""
+        """Kill a process and all its children immediately."""
         process = self.processes.pop(name)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     def stop(self) -> None:
-        """End all processes: first politely, then not."""
+        """Stop all processes with SIGTERM, then kill those that remain."""
         for process in self.processes.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)

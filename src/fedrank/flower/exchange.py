@@ -1,8 +1,8 @@
-"""Asking nodes and reading their answers as they arrive.
+"""Sends messages to nodes and reads the replies as they arrive.
 
-Flower's own `send_and_receive` returns all replies together; a server that forgets each ballot once it is
-counted must not wait for that. And it waits for every answer that has begun to arrive, for hours; one client
-that never ends its upload must not hold up the others.
+Flower's own `send_and_receive` returns all replies together, but a server that discards each ballot once it
+is counted must not hold them all. It also waits, for hours, for every reply that has begun to arrive; one
+client that never completes its upload must not hold up the others.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from fedrank.errors import BallotError
 logger = logging.getLogger("flwr")
 
 PAUSE = 0.25
-"""Seconds between two looks at whether an answer has arrived."""
+"""Seconds between polls for a reply."""
 WORKERS = 2
-"""How many threads pull answers, and so how many answers are in memory together."""
+"""Number of threads that pull replies, and so the most replies in memory at once."""
 STUCK = 5.0
-"""Seconds after which a thread that still waits for one answer is replaced by another."""
+"""Seconds after which a thread that still waits for one reply is replaced."""
 
 
 class Fault(Protocol):
-    """Is told of a node that has not answered as it should, and why. `illegal`: it broke the rules."""
+    """Callback for a node without a valid reply, and the reason. `illegal`: it broke the protocol."""
 
     def __call__(self, node: int, reason: str, *, illegal: bool = False) -> None: ...
 
 
 def exchange(grid: Grid, messages: Iterable[Message], limit: float, fault: Fault) -> Iterator[Message]:
-    """Send messages and yield the answers as they arrive, until all are there or `limit` seconds are over."""
+    """Send messages and yield the replies as they arrive, for at most `limit` seconds."""
     end = time.monotonic() + limit
     waiting: dict[str, int] = {}
     for message in messages:
         node = message.metadata.dst_node_id
         sent = push(grid, message)
         if sent is None:
-            fault(node, "is no longer there")
+            fault(node, "is offline")
         else:
             waiting[sent] = node
-    with ReplyPoller(grid) as puller:
+    with ReplyPoller(grid) as poller:
         for question in waiting:
-            puller.add(question)
+            poller.add(question)
         while waiting and (left := end - time.monotonic()) > 0:
-            found = puller.take(left)
+            found = poller.take(left)
             if found is None:
                 continue
             question, replies = found
@@ -62,22 +62,22 @@ def exchange(grid: Grid, messages: Iterable[Message], limit: float, fault: Fault
             if not objected(replies[0], node, fault):
                 yield replies[0]
             for _ in replies[1:]:
-                fault(node, "answered twice", illegal=True)
+                fault(node, "replied twice", illegal=True)
     for node in waiting.values():
-        fault(node, f"did not answer within {limit:g} seconds")
+        fault(node, f"did not reply within {limit:g} seconds")
 
 
 def push(grid: Grid, message: Message) -> str | None:
-    """Send one message; return what its answer is asked for by, or None if its node is not there.
+    """Send one message; return its id, or None if its node is offline.
 
-    A SuperLink that is restarted in the middle knows of the message and waits for the rest of it, as its node
-    will, but Flower gives up. The same message, sent again, is completed; a new one would come to a node that
-    still waits for the old.
+    If the SuperLink restarts in the middle, it and the node still wait for the rest of the message, but
+    Flower gives up. Sending the same message again completes it; a new one would reach a node that is
+    still waiting for the old one.
     """
     try:
         return _push(grid, message)
     except Exception as error:
-        logger.warning("A message could not be sent (%s); it is sent again.", printable(repr(error)))
+        logger.warning("Cannot send a message (%s); sending it again.", printable(repr(error)))
         return _push(grid, message)
 
 
@@ -88,36 +88,36 @@ def _push(grid: Grid, message: Message) -> str | None:
 def objected(reply: Message, node: int, fault: Fault) -> bool:
     """Report what is wrong with a reply, if anything is.
 
-    Errors that the SuperLink makes do not name the node; the question does.
+    Errors from the SuperLink do not name the node, so the caller passes it.
     """
     if reply.has_error():
         fault(node, failure(reply))
     elif reply.metadata.src_node_id != node:
-        fault(node, f"was answered for by node {reply.metadata.src_node_id}", illegal=True)
+        fault(node, f"got its reply from another node, {reply.metadata.src_node_id}", illegal=True)
     elif not reply.has_content():
-        fault(node, "sent an answer without content", illegal=True)
+        fault(node, "sent a reply without content", illegal=True)
     else:
         return False
     return True
 
 
 def failure(message: Message) -> str:
-    """Say what an error is about, in one line: of a client's traceback the last, the exception."""
+    """Describe an error in one line: of a client's traceback, the exception."""
     lines = (message.error.reason or "").strip().splitlines()
-    said = printable(lines[-1].strip()) if lines else "no reason is given"
+    said = printable(lines[-1].strip()) if lines else "no reason given"
     return f"failed (code {message.error.code}): {said}"
 
 
 def printable(text: str) -> str:
-    """Return what may be shown of a text that a client wrote."""
+    """Return a client's text, shortened and without control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:300])
 
 
 class ReplyPoller:
-    """Pulls answers in threads of its own.
+    """Pulls replies in background threads.
 
-    Each answer is pulled alone, so that it is known whose fault it is if that fails. A thread that waits
-    for an answer that never ends is left behind.
+    Pulls each reply separately, so that a failure can be attributed to its sender. Abandons a thread that
+    waits for a reply that never completes.
     """
 
     def __init__(self, grid: Grid) -> None:
@@ -135,12 +135,12 @@ class ReplyPoller:
         self._closed.set()
 
     def add(self, question: str) -> None:
-        """Wait for the answer to a question from now on."""
+        """Start polling for the reply to a message."""
         self._open.add(question)
         self._questions.put(question)
 
     def take(self, limit: float) -> tuple[str, list[Message] | BallotError] | None:
-        """Return an answer that has arrived, within `limit` seconds if there is one, and its question."""
+        """Return the next reply and the id of its message, or None after `limit` seconds."""
         now = time.monotonic()
         free = sum(now - began < STUCK for began in self._began.values())
         for _ in range(min(WORKERS, len(self._open)) - free):
@@ -184,15 +184,15 @@ class ReplyPoller:
 
 
 def pull(grid: Grid, question: str) -> list[Message] | BallotError:
-    """Return what has come in answer to a question, or why it cannot be read.
+    """Return the replies to a message, or why they cannot be read.
 
-    What a client sends is unpacked by Flower, which raises almost anything if it is malformed; some of it
-    even makes the SuperLink fail. A connection that is lost Flower tries again by itself. As a restart of the
-    SuperLink may spoil an honest answer, too, a second failure counts.
+    Flower unpacks what a client sends, and may raise any exception if it is malformed; some input even makes
+    the SuperLink fail. Flower itself retries lost connections. A restart of the SuperLink can also corrupt an
+    honest reply, so only a second failure counts.
     """
     with contextlib.suppress(Exception):
         return list(grid.pull_messages([question]))
     try:
         return list(grid.pull_messages([question]))
     except Exception as error:
-        return BallotError(f"sent what cannot be unpacked ({printable(repr(error))})")
+        return BallotError(f"sent a reply that cannot be unpacked ({printable(repr(error))})")

@@ -1,4 +1,4 @@
-"""The clients of the Flower app: where their data comes from, and what malicious ones do with it."""
+"""The clients of the Flower app: their data, and the attacks of malicious clients."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ PARTS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
 
 
 def voter_of(experiment: Experiment, node: UserConfig) -> Voter:
-    """Return the client that a node is.
+    """Return the client of a node.
 
-    A node with a file of its own (`data="..."`) knows nothing but that. Any other deals the whole data set
-    (in `data-dir`) as a local run does, and is the client of its `partition-id`.
+    A node with its own file (`data="..."`) sees nothing else. Any other node partitions the whole data set
+    (in `data-dir`) as a local run does, and takes the share of its `partition-id`.
     """
     if "data" in node:
         return _voter_with_own_data(experiment, Path(str(node["data"])), str(node.get("attack", "")))
     number = node.get("partition-id")
     if not isinstance(number, int):
         raise ConfigError(
-            "this node does not know which client it is: start its SuperNode with "
-            "--node-config 'partition-id=0' (or 1, ...), or with data=\"FILE\" of its own"
+            "this node has no partition-id: start its SuperNode with --node-config 'partition-id=0' "
+            "(or 1, ...), or give it its own data with --node-config 'data=\"FILE\"'"
         )
     data_dir = Path(str(node["data-dir"])) if "data-dir" in node else default_data_dir()
     setup = _built(experiment.to_toml(), data_dir)
     federation = setup.federation
     if not 0 <= number < len(federation.clients):
-        raise ConfigError(f"partition-id is {number}, but the clients are 0 to {len(federation.clients) - 1}")
+        raise ConfigError(f"partition-id must be between 0 and {len(federation.clients) - 1}, got {number}")
     method, adversary = setup.method, setup.adversary
     assert isinstance(method, FRL)
     train, test = federation.train_samples(number), federation.test_samples(number)
@@ -53,7 +53,7 @@ def voter_of(experiment: Experiment, node: UserConfig) -> Voter:
 
 @lru_cache(maxsize=1)
 def _built(experiment: str, data_dir: Path) -> RunSetup:
-    """Partition the data once for all clients of a process: in a simulation it is one after the other."""
+    """Build the run once per process: in a simulation, one process serves many clients."""
     return build(parse(experiment, "the run's settings"), data_dir)
 
 
@@ -73,7 +73,7 @@ def _voter_with_own_data(experiment: Experiment, path: Path, attack_name: str) -
 
 
 def write_own_data(federation: Federation, folder: Path) -> list[Path]:
-    """Write a file for each client, with its samples and nothing else."""
+    """Write one file per client, with only its own samples."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for number in range(len(federation.clients)):
@@ -85,15 +85,17 @@ def write_own_data(federation: Federation, folder: Path) -> list[Path]:
 
 
 def read_own_data(path: Path, experiment: Experiment) -> Federation:
-    """Return the data of one client, as a federation of this client alone."""
+    """Return one client's data as a federation of a single client."""
     source = find_source(experiment.data.name)
     try:
         with np.load(path, allow_pickle=False) as archive:
             train, train_labels, test, test_labels = (archive[part] for part in PARTS)
-    except Exception as error:  # a damaged archive makes its reader raise almost anything
+    except Exception as error:  # reading a damaged archive can raise any exception
         raise DataError(f"{path}: cannot be read as a client's data ({error!r})") from error
     if train.shape[1:] != source.shape:
-        raise DataError(f"{path}: samples of {source.name} have shape {source.shape}, not {train.shape[1:]}")
+        raise DataError(
+            f"{path}: expected samples of shape {source.shape} ({source.name}), got {train.shape[1:]}"
+        )
     inputs, labels = np.concatenate([train, test]), np.concatenate([train_labels, test_labels])
     own = Client(np.arange(len(train)), np.arange(len(train), len(inputs)))
     return Federation(Dataset(inputs, labels, source.classes, source.preprocess), (own,), own.test)
@@ -101,16 +103,16 @@ def read_own_data(path: Path, experiment: Experiment) -> Federation:
 
 @dataclass(frozen=True, kw_only=True)
 class Colluder(Voter):
-    """A malicious client, to rehearse an attack: it sends what the attack makes of what colluders know.
+    """A malicious client, to rehearse an attack: it sends the update that the attack crafts.
 
-    Colluders that share their data come to the same as in a local run, each computing for all of them.
-    One that was not drawn with the others, or has only data of its own, colludes with itself.
+    Malicious clients that share their data get the same result as in a local run; each computes it for
+    all of them. One that was not drawn with the others, or has only its own data, attacks alone.
     """
 
     setup: RunSetup
 
     def learn(self, received: RoundInput, number: int) -> ClientUpdate:
-        """Return the update that the attack wants this client to send."""
+        """Return the update that the attack crafts for this client."""
         setup = self.setup
         assert setup.adversary is not None
         own = super().learn(received, number)

@@ -1,4 +1,4 @@
-"""The ServerApp of the project's own Flower app: a run directory like a local run's."""
+"""The ServerApp of fedrank's own Flower app; writes a run directory like a local run."""
 
 import logging
 import sys
@@ -28,7 +28,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run the experiment; what a user can mend ends in one sentence, not in a traceback."""
+    """Run the experiment. Errors that the user can fix log one sentence, not a traceback."""
     try:
         run(grid, Settings.read(context.run_config))
     except FedrankError:
@@ -37,7 +37,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def run(grid: Grid, settings: Settings) -> None:
-    """Play the rounds that are not done yet, and write them down."""
+    """Run the remaining rounds and record them."""
     setup = build(settings.experiment, settings.server_data)
     method, schedule = setup.method, setup.schedule
     assert isinstance(method, FRL)
@@ -73,18 +73,18 @@ def run(grid: Grid, settings: Settings) -> None:
 
 
 def open_directory(settings: Settings) -> RunDirectory:
-    """Return the run directory: a new one, or that of a run that was interrupted."""
+    """Return the run directory: a new one, or that of an interrupted run."""
     path = Path(settings.out).resolve()
     experiment = settings.experiment
     if not (path / CONFIG).exists():
         environment = describe(settings.server_data, 1, "cpu")
-        environment["command"] = ["flwr", "run"]  # that of this process holds a secret
+        environment["command"] = ["flwr", "run"]  # this process's own arguments contain a secret
         return RunDirectory.create(path, experiment, environment)
     directory = RunDirectory.open(path)
     if directory.experiment != experiment:
-        raise RunError(f"{path}: holds a run with other settings. Name another directory (out=...).")
+        raise RunError(f"{path}: contains a run with other settings. Choose another directory (out=...).")
     summary = directory.read_summary()
     if summary is not None and summary.rounds >= experiment.rounds:
-        raise RunError(f"{path}: holds a finished run. Name another directory (out=...).")
-    logger.info("Going on with the run in %s.", path)
+        raise RunError(f"{path}: contains a finished run. Choose another directory (out=...).")
+    logger.info("Resuming the run in %s.", path)
     return directory

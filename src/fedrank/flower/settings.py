@@ -1,4 +1,4 @@
-"""The settings of the Flower app: an experiment, and what only a network needs to know."""
+"""The settings of the Flower app: an experiment, and the options of a network run."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from fedrank.experiment.config import Experiment, load_file, load_preset
 
 
 class Settings(BaseModel):
-    """What `flwr run` is told by `[tool.flwr.app.config]` and `--run-config`.
+    """The values of `[tool.flwr.app.config]` and `--run-config`.
 
     Parameters
     ----------
-    preset, config : a shipped experiment, or a TOML file that all nodes can read in its place.
-    settings : key=value words that are laid over it.
-    out : the run directory, on the server's machine. One that holds an unfinished run is continued.
-    data_dir : where the server's data sets lie.
-    min_available_nodes : how many clients must be there before the first round; 0: all of the experiment.
-    min_votes, deadline, startup_timeout, max_retries, strikes : as of `fedrank.flower.RankVote`.
+    preset, config : a built-in experiment, or instead a TOML file that all nodes can read.
+    settings : key=value pairs that override it, separated by spaces.
+    out : run directory on the server's machine; an unfinished run there is resumed.
+    data_dir : directory holding the server's data sets.
+    min_available_nodes : clients that must be online before the first round; 0 means all clients.
+    min_votes, deadline, startup_timeout, max_retries, strikes : see `fedrank.flower.RankVote`.
     """
 
     model_config = ConfigDict(
@@ -45,7 +45,7 @@ class Settings(BaseModel):
 
     @classmethod
     def read(cls, run_config: UserConfig) -> Settings:
-        """Check a run's configuration."""
+        """Validate a run's configuration."""
         try:
             return cls.model_validate(dict(run_config))
         except ValidationError as error:
@@ -57,14 +57,14 @@ class Settings(BaseModel):
 
     @cached_property
     def experiment(self) -> Experiment:
-        """What is run."""
+        """The experiment to run."""
         words = self.settings.split()
         experiment = load_file(Path(self.config), words) if self.config else load_preset(self.preset, words)
         if experiment.method.name != "frl":
-            raise ConfigError(f"method.name is {experiment.method.name!r}: only frl can be run over Flower")
+            raise ConfigError(f"method.name is {experiment.method.name!r}, but only frl runs over Flower")
         return experiment
 
     @property
     def server_data(self) -> Path:
-        """Where the server's data sets lie."""
+        """The directory holding the server's data sets."""
         return Path(self.data_dir) if self.data_dir else default_data_dir()

@@ -1,4 +1,4 @@
-"""The server's side: Federated Rank Learning as a strategy of Flower."""
+"""The server side: Federated Rank Learning as a Flower strategy."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from fedrank.methods import FRL
 from fedrank.methods.frl import FRLState
 
 CLOCKS = 60.0
-"""Seconds that clocks may differ: a message lives so much longer than it is waited for."""
+"""Seconds that clocks may differ: messages expire this much after the deadline."""
 
 logger = logging.getLogger("flwr")
 
 
 @dataclass
 class OpenRound:
-    """A round while its ballots come in."""
+    """A round that is collecting ballots."""
 
     state: FRLState
     clients: dict[int, int]
-    """The clients that were asked, by their nodes."""
+    """The selected clients, by node."""
     messages: Tally | BallotStore
     download_bytes: int
     upload_bytes: int = 0
@@ -46,11 +46,11 @@ class OpenRound:
 
     @property
     def votes(self) -> int:
-        """How many legal ballots there are."""
+        """The number of legal ballots so far."""
         return len(self.messages.voters)
 
     def mean_loss(self, clients: Collection[int]) -> float | None:
-        """Return the mean training loss of some clients, summed in their order, whoever was faster."""
+        """Return the mean training loss of some clients, independent of the order of arrival."""
         losses = [self.losses[client] for client in clients if client in self.losses]
         return float(np.mean(losses)) if losses else None
 
@@ -58,22 +58,22 @@ class OpenRound:
 class RankVote(Strategy):
     """Federated Rank Learning (Mozaffari et al., 2023, Algorithm 2) over Flower.
 
-    Every answer is read, checked and counted as it arrives; with the vote "borda" nothing of it is kept.
-    A client that dies, hangs, or sends what is not a legal ballot costs its own vote and nothing else.
+    Reads, checks and counts every reply as it arrives; the vote "borda" keeps no ballots.
+    A client that crashes, hangs or sends an illegal ballot loses its own vote and affects nothing else.
 
     Parameters
     ----------
-    method : the network, the vote and the wire format. Clients must have built the same.
-    clients_per_round : how many clients are asked in a round, or all that are there, if those are fewer.
-    min_available_nodes : how many clients must be there before the first round.
-    min_votes : a round with fewer legal ballots is played again, with other clients.
-    deadline : seconds after which a round ends with the ballots that are there.
-    startup_timeout : how many seconds to wait for clients.
-    max_retries : how often a round may be repeated before the run stops.
-    strikes : a client that has sent so many illegal answers is no longer asked.
-    evaluate : ask all clients after every round how the model does on their data. They may lie.
-    without_data : clients that are known to have nothing to train on; they are never asked.
-    adversary : who is malicious, in a rehearsal. They are recorded, and drawn as in a local run.
+    method : the network, the vote and the wire format; must be the same on all clients.
+    clients_per_round : clients to select per round; all online clients if there are fewer.
+    min_available_nodes : clients that must be online before the first round.
+    min_votes : a round with fewer legal ballots is repeated with other clients.
+    deadline : seconds after which a round ends with the ballots received.
+    startup_timeout : seconds to wait for clients to come online.
+    max_retries : how often a round is repeated before the run stops.
+    strikes : illegal replies after which a client is no longer selected.
+    evaluate : after every round, ask all clients for the model's accuracy on their data. They may lie.
+    without_data : clients without training data; never selected.
+    adversary : the malicious clients, to rehearse an attack; selected as in a local run, and recorded.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class RankVote(Strategy):
     ) -> None:
         if not 1 <= min_votes <= clients_per_round:
             raise ConfigError(
-                f"min_votes is {min_votes}: it must lie between 1 and clients_per_round ({clients_per_round})"
+                f"min_votes must be between 1 and clients_per_round ({clients_per_round}), got {min_votes}"
             )
         if method.rule is not None and method.rule.max_malicious(min_votes) < 0:
-            raise ConfigError(f"min_votes is {min_votes}: too few ballots for the vote {method.rule.name!r}")
+            raise ConfigError(f"min_votes is {min_votes}, too few ballots for the vote {method.rule.name!r}")
         if min_available_nodes < 1 or deadline <= 0 or startup_timeout < 0 or max_retries < 0 or strikes < 1:
             raise ConfigError(
                 "min_available_nodes and strikes must be at least 1, deadline more than 0, "
@@ -115,24 +115,24 @@ class RankVote(Strategy):
         self.adversary = adversary
         self.directory = NodeDirectory()
         self.illegal: Counter[int] = Counter()
-        self._count: OpenRound | None = None
+        self._opened: OpenRound | None = None
         self._retry = 0
 
     def initial_arrays(self) -> ArrayRecord:
-        """Return the first broadcast, what `start` begins with."""
+        """Return the first broadcast, with which `start` begins."""
         return as_record(self.method.broadcast(self.method.init()))
 
     def state(self, arrays: ArrayRecord) -> FRLState:
-        """Return the state that a broadcast tells of."""
+        """Return the state that a broadcast encodes."""
         received = self.method.receive(from_record(arrays))
         return FRLState(received.round, received.ranking)
 
     def summary(self) -> None:
         """Log the settings."""
         logger.info("\t├── Vote: %s on ballots %r", self.method.vote, self.method.ballots)
-        logger.info("\t├── Clients a round: %d", self.clients_per_round)
-        logger.info("\t├── Least votes: %d", self.min_votes)
-        logger.info("\t└── Deadline: %g seconds, repeated %d times", self.deadline, self.max_retries)
+        logger.info("\t├── Clients per round: %d", self.clients_per_round)
+        logger.info("\t├── Minimum votes: %d", self.min_votes)
+        logger.info("\t└── Deadline: %g seconds, at most %d retries", self.deadline, self.max_retries)
 
     def start(
         self,
@@ -144,9 +144,9 @@ class RankVote(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """Play `num_rounds` rounds; `arrays` of the result is the last broadcast, which `state` reads.
+        """Run `num_rounds` rounds. The result's `arrays` is the last broadcast; `state` decodes it.
 
-        `timeout` takes the place of the strategy's deadline.
+        `timeout` overrides the strategy's deadline.
         """
         self.deadline = timeout or self.deadline
         self.summary()
@@ -160,9 +160,9 @@ class RankVote(Strategy):
             result.train_metrics_clientapp[state.round] = _train_metrics(self._open)
             messages = self.configure_evaluate(state.round, arrays, evaluate_config or ConfigRecord(), grid)
             replies = exchange(grid, messages, self.deadline, self._silent)
-            told = self.aggregate_evaluate(state.round, replies)
-            if told is not None:
-                result.evaluate_metrics_clientapp[state.round] = told
+            reported = self.aggregate_evaluate(state.round, replies)
+            if reported is not None:
+                result.evaluate_metrics_clientapp[state.round] = reported
             if evaluate_fn and (measured := evaluate_fn(state.round, arrays)) is not None:
                 result.evaluate_metrics_serverapp[state.round] = measured
         return result
@@ -175,7 +175,7 @@ class RankVote(Strategy):
         measure: Callable[[FRLState], Evaluation | None] = lambda _: None,
         config: ConfigRecord | None = None,
     ) -> Iterator[tuple[FRLState, Round]]:
-        """Play rounds from `state` on until so many are done; yield the new state after each."""
+        """Run rounds from `state` until round `until`; yield the new state after each."""
         self.directory.wait(grid, self.min_available_nodes, self.startup_timeout)
         while state.round < until:
             begin = time.perf_counter()
@@ -185,7 +185,7 @@ class RankVote(Strategy):
             yield state, done
 
     def _poll(self, grid: Grid, state: FRLState, config: ConfigRecord) -> OpenRound:
-        """Ask for ballots until enough legal ones are there."""
+        """Collect ballots, repeating the round until there are enough legal ones."""
         arrays = as_record(self.method.broadcast(state))
         for self._retry in range(self.max_retries + 1):
             questions = list(self.configure_train(state.round + 1, arrays, config, grid))
@@ -194,26 +194,26 @@ class RankVote(Strategy):
                 self._retry = 0
                 return self._open
             logger.warning(
-                "Round %d has %d legal ballots, %d are needed.",
+                "Round %d has %d legal ballots but needs %d.",
                 state.round + 1,
                 self._open.votes,
                 self.min_votes,
             )
         raise TrainingError(
-            f"round {state.round + 1} was played {self.max_retries + 1} times and never had "
-            f"{self.min_votes} legal ballots. The last time: {'; '.join(_sentences(self._open.refused))}"
+            f"round {state.round + 1} was run {self.max_retries + 1} times and never had "
+            f"{self.min_votes} legal ballots. Last failures: {'; '.join(_sentences(self._open.refused))}"
         )
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Draw the clients of a round (Algorithm 2, line 6) and write to each."""
+        """Draw the clients of a round (Algorithm 2, line 6) and return a message to each."""
         self.directory.wait(grid, self.min_votes, self.startup_timeout, self._excluded())
         nodes = self._askable()
         broadcast = from_record(arrays)
         received = self.method.receive(broadcast)
         clients = self._select(list(nodes), server_round)
-        self._count = OpenRound(
+        self._opened = OpenRound(
             state=FRLState(received.round, received.ranking),
             clients={nodes[client]: client for client in clients},
             messages=self.method.collector(received, clients),
@@ -236,9 +236,7 @@ class RankVote(Strategy):
         try:
             return select(clients, count, *key, avoided_by(self.adversary), self._retry)
         except ConfigError:
-            logger.warning(
-                "Round %d: half or more of the clients that are there are malicious.", server_round
-            )
+            logger.warning("Round %d: half or more of the online clients are malicious.", server_round)
             return select(clients, count, *key, retry=self._retry)
 
     def aggregate_train(
@@ -246,56 +244,58 @@ class RankVote(Strategy):
         server_round: int,  # noqa: ARG002
         replies: Iterable[Message],
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """OpenRound the ballots and vote."""
+        """Count the ballots and vote."""
         self._gather(replies)
-        count = self._open
-        if count.votes < self.min_votes:
+        opened = self._open
+        if opened.votes < self.min_votes:
             return None, None
-        state = self.method.aggregate(count.state, count.messages)
-        return as_record(self.method.broadcast(state)), _train_metrics(count)
+        state = self.method.aggregate(opened.state, opened.messages)
+        return as_record(self.method.broadcast(state)), _train_metrics(opened)
 
     def _gather(self, replies: Iterable[Message]) -> None:
-        """Read each reply as it comes and forget it."""
-        count = self._open
+        """Count each reply as it arrives, without keeping it."""
+        opened = self._open
         for reply in replies:
             node = reply.metadata.src_node_id
-            if node not in count.clients or objected(reply, node, self._missing):
+            if node not in opened.clients or objected(reply, node, self._missing):
                 continue
             try:
                 ballot, loss = read_answer(reply)
-                count.upload_bytes += len(ballot)
-                count.messages.add(count.clients[node], ballot)
+                opened.upload_bytes += len(ballot)
+                opened.messages.add(opened.clients[node], ballot)
             except BallotError as error:
-                self._missing(node, f"sent an illegal answer: {error}", illegal=True)
+                self._missing(node, f"sent an illegal reply: {error}", illegal=True)
                 continue
             if loss is not None:
-                count.losses[count.clients[node]] = loss
+                opened.losses[opened.clients[node]] = loss
 
     def _missing(self, node: int, reason: str, *, illegal: bool = False) -> None:
-        """Write down why a client's vote does not count."""
-        count = self._open
-        client = count.clients.get(node)
-        logger.warning("Round %d, client %s (node %d): %s", count.state.round + 1, client, node, reason)
-        if client is not None and client not in count.messages.voters:
-            count.refused[client] = reason
+        """Record why a client's vote does not count."""
+        opened = self._open
+        client = opened.clients.get(node)
+        logger.warning("Round %d, client %s (node %d): %s", opened.state.round + 1, client, node, reason)
+        if client is not None and client not in opened.messages.voters:
+            opened.refused[client] = reason
         if illegal:
             self.illegal[node] += 1
             if self.illegal[node] == self.strikes:
-                logger.warning("Client %s (node %d) is no longer asked.", client, node)
+                logger.warning(
+                    "Client %s (node %d) sent too many illegal replies and is excluded.", client, node
+                )
 
     @property
     def _open(self) -> OpenRound:
-        if self._count is None:
-            raise TrainingError("there is no round yet: configure_train comes first")
-        return self._count
+        if self._opened is None:
+            raise TrainingError("no round is open: call configure_train first")
+        return self._opened
 
     def _askable(self) -> dict[int, int]:
-        """Return the nodes of all clients that may be asked."""
+        """Return the nodes of all clients that may be selected."""
         excluded = self._excluded()
         return {client: node for client, node in self.directory.nodes.items() if node not in excluded}
 
     def _excluded(self) -> set[int]:
-        """Return the nodes that are not asked: for illegal answers, or because they have no data."""
+        """Return the nodes that are never selected: too many illegal replies, or no data."""
         banned = {node for node, count in self.illegal.items() if count >= self.strikes}
         return banned | {
             node for node, client in self.directory.numbers.items() if client in self.without_data
@@ -304,7 +304,7 @@ class RankVote(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask all clients how the model does on their data."""
+        """Ask all clients for the model's accuracy on their data."""
         if not self.evaluate:
             return []
         self.directory.refresh(grid)
@@ -320,18 +320,18 @@ class RankVote(Strategy):
         ]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:  # noqa: ARG002
-        """Return the mean of what clients say about their accuracy, each counting once."""
-        told = [metric(reply, ACCURACY, 1.0) for reply in replies if reply.has_content()]
-        known = [accuracy for accuracy in told if accuracy is not None]
+        """Return the mean of the accuracies that clients report, with equal weight."""
+        reported = [metric(reply, ACCURACY, 1.0) for reply in replies if reply.has_content()]
+        known = [accuracy for accuracy in reported if accuracy is not None]
         return MetricRecord({ACCURACY: float(np.mean(known)), "clients": len(known)}) if known else None
 
     def _silent(self, node: int, reason: str, *, illegal: bool = False) -> None:  # noqa: ARG002
-        logger.warning("Node %d said nothing about the model: %s", node, reason)
+        logger.warning("No evaluation from node %d: it %s", node, reason)
 
 
-def _train_metrics(count: OpenRound) -> MetricRecord:
-    loss = count.mean_loss(count.clients.values())
-    values: dict[str, Any] = {"votes": count.votes, "refused": len(count.refused)}
+def _train_metrics(opened: OpenRound) -> MetricRecord:
+    loss = opened.mean_loss(opened.clients.values())
+    values: dict[str, Any] = {"votes": opened.votes, "refused": len(opened.refused)}
     return MetricRecord(values if loss is None else {LOSS: loss, **values})
 
 

@@ -1,7 +1,7 @@
-"""What crosses the network: the bytes of ballots and broadcasts, as they are, in Flower's records.
+"""The network format: ballots and broadcasts as raw bytes in Flower's records.
 
-A question to a client holds a broadcast and the number that the client votes under; its answer holds a
-ballot and metrics. Nothing is pickled, and nothing that a client sends is believed.
+A question to a client contains a broadcast and its client number; the answer contains a ballot and metrics.
+Nothing is pickled, and everything that a client sends is checked.
 """
 
 from __future__ import annotations
@@ -18,49 +18,49 @@ LARGEST_LOSS = 1000.0
 
 
 def as_record(content: bytes) -> ArrayRecord:
-    """Return bytes as Flower sends them."""
+    """Wrap bytes in a Flower record."""
     return ArrayRecord({"bytes": Array("uint8", (len(content),), STYPE, content)})
 
 
 def from_record(record: object) -> bytes:
-    """Return the bytes of a record that `as_record` made; anything else raises BallotError."""
+    """Return the bytes of a record from `as_record`; raise BallotError for any other record."""
     if not isinstance(record, ArrayRecord) or list(record) != ["bytes"]:
-        raise BallotError("a record of one array of bytes was asked for")
+        raise BallotError("expected a record with one array of bytes")
     array = record["bytes"]
     if array.stype != STYPE:
-        raise BallotError(f"bytes of type {STYPE!r} were asked for, this is {array.stype[:40]!r}")
+        raise BallotError(f"expected an array of type {STYPE!r}, got {array.stype[:40]!r}")
     return array.data
 
 
 def question(broadcast: ArrayRecord, number: int, config: ConfigRecord) -> RecordDict:
-    """Return what the server asks one client."""
+    """Return the server's question to one client."""
     own = ConfigRecord({**config, NUMBER: number.to_bytes(8, "little")})
     return RecordDict({BROADCAST: broadcast, CONFIG: own})
 
 
 def read_question(message: Message) -> tuple[bytes, int]:
-    """Return the broadcast of a question and the number that the client votes under."""
+    """Return the broadcast and the client number of a question."""
     content = message.content
     number = content.config_records[CONFIG][NUMBER]
     if not isinstance(number, bytes):
-        raise BallotError("the question does not say which number to vote under")
+        raise BallotError("the question contains no client number")
     return from_record(content.array_records[BROADCAST]), int.from_bytes(number, "little")
 
 
 def answer(ballot: bytes, loss: float, examples: int) -> RecordDict:
-    """Return what a client sends back."""
+    """Return a client's answer."""
     return RecordDict({BALLOT: as_record(ballot), METRICS: MetricRecord({LOSS: loss, EXAMPLES: examples})})
 
 
 def read_answer(message: Message) -> tuple[bytes, float | None]:
-    """Return the ballot of an answer, and the training loss if there is a sensible one."""
+    """Return the ballot of an answer, and the training loss if it is plausible."""
     if set(message.content) != {BALLOT, METRICS}:
-        raise BallotError("an answer holds a ballot and metrics, and nothing else")
+        raise BallotError("expected an answer with a ballot and metrics only")
     return from_record(message.content[BALLOT]), metric(message, LOSS, LARGEST_LOSS)
 
 
 def metric(message: Message, name: str, largest: float) -> float | None:
-    """Return a number from 0 to `largest` that a client reports, unless it is none. It may be a lie."""
+    """Return a metric that a client reports, if it is between 0 and `largest`. It may be a lie."""
     record = message.content.get(METRICS)
     value = record.get(name) if isinstance(record, MetricRecord) else None
     return value if isinstance(value, float) and 0 <= value <= largest else None

@@ -1,4 +1,4 @@
-"""Supernetworks: conversion of a model, initial weights and scores, edge-popup, the paper's networks."""
+"""Supernetworks: model conversion, initial weights and scores, edge-popup, the paper's networks."""
 
 from fedrank.nn.convert import supernetwork
 from fedrank.nn.masked import MaskedNetwork

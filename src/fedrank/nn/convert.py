@@ -1,4 +1,4 @@
-"""Turning a user's model into a supernetwork, or saying why it cannot be one."""
+"""Converts a user's model into a supernetwork, or explains why it cannot be converted."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from fedrank.errors import ModelError
 from fedrank.nn.supernet import Scores, Supernetwork
+from fedrank.parameters import did_you_mean
 from fedrank.rank import Layout
 
 MASKABLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -19,12 +20,12 @@ MASKABLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Something in a model that a ranking cannot express, and how to do without it."""
+    """A part of a model that a ranking cannot express, and how to replace it."""
 
     where: str
     reason: str
     remedy: str
-    mend: Callable[[], None] | None = None
+    repair: Callable[[], None] | None = None
 
     def __str__(self) -> str:
         return f"{self.where}: {self.reason}; {self.remedy}"
@@ -41,35 +42,34 @@ def supernetwork(
 ) -> Supernetwork:
     """Turn a model built of Linear and Conv layers into a supernetwork.
 
-    The model itself is not changed. What a ranking cannot express (biases, learned normalisation,
-    embeddings, attention) is refused with the reason. `fix=True` mends what can be mended: it
-    removes biases, switches the learned parts of normalisation off, and puts GroupNorm in the
-    place of BatchNorm.
+    The model itself is not changed. Raises ModelError with the reason for each part that a ranking cannot
+    express (biases, learned normalization, embeddings, attention). With `fix=True`, drops biases and the
+    learned parts of normalization layers, and replaces BatchNorm by GroupNorm.
 
     Parameters
     ----------
-    model : an ordinary torch module; only its structure is used, never its weights.
-    seed : 32 bits from which weights and initial scores follow.
-    keep : the share k of each layer's edges that forms the subnetwork.
+    model : any torch module; only its structure is used, not its weights.
+    seed : 32-bit integer that determines the weights and the initial scores.
+    keep : share k of each layer's edges in the subnetwork.
     weights : signed-kaiming-constant, kaiming-normal, glorot-normal or kaiming-uniform.
-    scores : signed, magnitude or authors, see `fedrank.nn.Scores`.
-    fix : mend what can be mended instead of refusing it.
+    scores : signed, magnitude or authors; see `fedrank.nn.Scores`.
+    fix : drop biases and replace normalization layers instead of raising an error.
     """
     skeleton = copy.deepcopy(model)
     obstacles = find_obstacles(skeleton)
     if fix:
         for obstacle in obstacles:
-            if obstacle.mend is not None:
-                obstacle.mend()
+            if obstacle.repair is not None:
+                obstacle.repair()
         obstacles = find_obstacles(skeleton)
     if obstacles:
         lines = "\n".join(f"  {obstacle}" for obstacle in obstacles)
-        mendable = any(obstacle.mend for obstacle in obstacles)
-        hint = "\nfix=True mends biases and normalisation layers." if mendable else ""
+        repairable = any(obstacle.repair for obstacle in obstacles)
+        hint = "\nPass fix=True to drop biases and replace BatchNorm by GroupNorm." if repairable else ""
         raise ModelError(f"this model cannot be ranked edge by edge:\n{lines}{hint}")
     layout = Layout.of((name, tuple(weight.shape)) for name, weight in skeleton.named_parameters())
     for weight in skeleton.parameters():
-        weight.data = torch.zeros(1).expand(weight.shape)  # keeps the shape, not the values
+        weight.data = torch.zeros(1).expand(weight.shape)  # frees the memory but keeps the shape
     return Supernetwork(skeleton, layout, seed, keep, weights, _scores(scores))
 
 
@@ -77,12 +77,11 @@ def _scores(name: str) -> Scores:
     try:
         return Scores(name)
     except ValueError:
-        known = ", ".join(Scores)
-        raise ModelError(f"scores is {name!r}; there are: {known}") from None
+        raise ModelError(f"unknown scores {name!r}{did_you_mean(name, map(str, Scores))}") from None
 
 
 def find_obstacles(model: nn.Module) -> list[Obstacle]:
-    """Return everything in a model that a ranking of edges cannot express."""
+    """Return all parts of a model that a ranking of edges cannot express."""
     obstacles: list[Obstacle] = []
     explained: set[str] = set()
     for name, module in model.named_modules():
@@ -100,7 +99,7 @@ def _obstacle(model: nn.Module, name: str, module: nn.Module) -> Obstacle | None
     own = dict(module.named_parameters(recurse=False))
     if isinstance(module, nn.MultiheadAttention):
         remedy = "write the projections as Linear layers without bias and use scaled_dot_product_attention"
-        return Obstacle(where, "its projections are packed in one parameter", remedy)
+        return Obstacle(where, "its projections are packed into one parameter", remedy)
     if isinstance(module, nn.LayerNorm | nn.GroupNorm | nn.RMSNorm) and own:
         return Obstacle(
             where,
@@ -113,7 +112,7 @@ def _obstacle(model: nn.Module, name: str, module: nn.Module) -> Obstacle | None
         return Obstacle(
             where,
             "its statistics are learned outside the ranking, or mix the samples of a batch",
-            f"use {groups}, which looks at one sample at a time",
+            f"use {groups}, which normalizes one sample at a time",
             lambda: model.set_submodule(name, nn.GroupNorm(1, module.num_features, module.eps, affine=False)),
         )
     if isinstance(module, _NormBase) and (own or module.track_running_stats):
@@ -138,8 +137,8 @@ def _obstacle(model: nn.Module, name: str, module: nn.Module) -> Obstacle | None
             names = ", ".join(own) or "none"
             return Obstacle(
                 where,
-                f"it holds the parameters {names} where one 'weight' is expected",
-                "remove weight normalisation and other parametrisations",
+                f"expected one parameter 'weight', got {names}",
+                "remove weight normalization and other parametrizations",
             )
         return None
     if own:
@@ -148,7 +147,7 @@ def _obstacle(model: nn.Module, name: str, module: nn.Module) -> Obstacle | None
         return Obstacle(
             where,
             f"its parameters ({names}) are not edges of a layer",
-            f"build it of {known} without bias",
+            f"build it from {known} without bias",
         )
     return None
 

@@ -1,7 +1,7 @@
-"""Initial weights and scores, made from raw bits of the seed alone.
+"""Initial weights and scores, derived from raw bits of the seed alone.
 
-Only integer operations and the exactly rounded ones of IEEE 754 (+ - * / sqrt) are used, so the
-same 32-bit seed gives the same supernetwork to the bit on every machine, device and version.
+Uses only integer operations and the exactly rounded operations of IEEE 754 (+ - * / sqrt), so the
+same 32-bit seed gives a bit-identical supernetwork on every machine, device and version.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ FloatArray = NDArray[np.float32]
 
 
 def fans(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return how many edges enter one output and leave one input of a layer."""
+    """Return fan_in and fan_out: the edges into one output and out of one input."""
     receptive_field = math.prod(shape[2:])
     return shape[1] * receptive_field, shape[0] * receptive_field
 
 
 def signed_kaiming_constant(layer: Layer, words: NDArray[np.uint32]) -> FloatArray:
-    """Return ±sqrt(2 / fan_in), the sign at random (Ramanujan et al., 2020)."""
+    """Return ±sqrt(2 / fan_in) with random signs (Ramanujan et al., 2020)."""
     sigma = np.float32(math.sqrt(2 / fans(layer.shape)[0]))
     return np.where(words >> np.uint32(31), -sigma, sigma)
 
 
 def kaiming_normal(layer: Layer, words: NDArray[np.uint32]) -> FloatArray:
-    """Return normal weights of standard deviation sqrt(2 / fan_in) (He et al., 2015)."""
+    """Return normal weights with standard deviation sqrt(2 / fan_in) (He et al., 2015)."""
     return standard_normal(words) * np.float32(math.sqrt(2 / fans(layer.shape)[0]))
 
 
 def glorot_normal(layer: Layer, words: NDArray[np.uint32]) -> FloatArray:
-    """Return normal weights of deviation sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
+    """Return normal weights with deviation sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
     return standard_normal(words) * np.float32(math.sqrt(2 / sum(fans(layer.shape))))
 
 
 def kaiming_uniform(layer: Layer, words: NDArray[np.uint32]) -> FloatArray:
     """Return values uniform in ±1 / sqrt(fan_in) (He et al., 2015, with torch's default slope)."""
     bound = np.float32(1 / math.sqrt(fans(layer.shape)[0]))
-    centred = (words >> np.uint32(8)).astype(np.float32) * np.float32(2**-23) - np.float32(1)
-    return centred * bound
+    centered = (words >> np.uint32(8)).astype(np.float32) * np.float32(2**-23) - np.float32(1)
+    return centered * bound
 
 
-WEIGHT_INITIALISERS: dict[str, Callable[[Layer, NDArray[np.uint32]], FloatArray]] = {
+WEIGHT_INITIALIZERS: dict[str, Callable[[Layer, NDArray[np.uint32]], FloatArray]] = {
     "signed-kaiming-constant": signed_kaiming_constant,
     "kaiming-normal": kaiming_normal,
     "glorot-normal": glorot_normal,
@@ -55,9 +55,9 @@ WEIGHT_INITIALISERS: dict[str, Callable[[Layer, NDArray[np.uint32]], FloatArray]
 }
 
 
-def initial_weights(layout: Layout, seed: int, initialiser: str) -> FloatArray:
+def initial_weights(layout: Layout, seed: int, initializer: str) -> FloatArray:
     """Return the frozen random weights of all layers."""
-    draw = WEIGHT_INITIALISERS[initialiser]
+    draw = WEIGHT_INITIALIZERS[initializer]
     return _draw(layout, seed, Purpose.WEIGHTS, draw)
 
 
@@ -79,7 +79,7 @@ def _draw(
 
 
 # Wichura (1988), Algorithm AS 241, PPND7: the normal quantile to about 7 digits.
-_CENTRE = (
+_CENTER = (
     (59.109374720, 159.29113202, 50.434271938, 3.3871327179),
     (67.187563600, 78.757757664, 17.895169469, 1.0),
 )
@@ -94,11 +94,11 @@ _FAR_TAIL = (
 
 
 def standard_normal(words: NDArray[np.uint32]) -> FloatArray:
-    """Turn raw words into standard normal numbers by the quantile function."""
+    """Convert raw words to standard normal numbers through the quantile function."""
     uniform = (words.astype(np.float64) + 0.5) * 2.0**-32
     q = uniform - 0.5
     r = 0.180625 - q * q
-    normal = q * _ratio(_CENTRE, r)
+    normal = q * _ratio(_CENTER, r)
     outer = np.abs(q) > 0.425
     tail = np.minimum(uniform[outer], 1.0 - uniform[outer])
     r = np.sqrt(-_portable_log(tail))
@@ -122,7 +122,7 @@ def _horner(coefficients: tuple[float, ...], x: NDArray[np.float64]) -> NDArray[
 
 
 def _portable_log(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The natural logarithm by the series of artanh: libraries' logarithms differ in the last bit."""
+    """Return the natural logarithm by the artanh series: libraries' logarithms differ in the last bit."""
     mantissa, exponent = np.frexp(x)
     z = (mantissa - 1.0) / (mantissa + 1.0)
     odd_series = tuple(1.0 / k for k in range(31, 0, -2))

@@ -1,8 +1,8 @@
-"""Compiled passes over the edges of a layer, for what torch would do in several passes.
+"""Compiled single passes over the edges of a layer, where torch would need several.
 
-Each touches every array once and none reorders a sum: results are the same on every machine. Where
-a score's magnitude decides on the mask, `sign` is -1 and importance is |score|, otherwise `sign` is
-1 and importance is the score: in both cases a negative score counts `sign` times.
+Each kernel touches every array once and reorders no sum, so results are the same on every machine.
+If the mask depends on the score's magnitude, `sign` is -1 and importance is |score|; otherwise `sign`
+is 1 and importance is the score. In both cases a negative score is multiplied by `sign`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-BLOCK = 128  # edges that stay in the nearest cache from one loop to the next
+BLOCK = 128  # small enough to stay in the L1 cache between the loops
 _NONE, _ONE = np.float32(0), np.float32(1)
 _NOBODY, _SOMEBODY = np.int32(0), np.int32(1)
 
@@ -27,10 +27,10 @@ def mask(
     masked: Floats,
     band: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Write the weights of edges of at least the border's importance, and 0 for the others.
+    """Write the weights of edges whose importance reaches the threshold, and 0 for the others.
 
-    `border` is a guess between the two ends of a band that holds the true one. The edges inside the
-    band are noted in `band`, as many as fit. Return how many lie below the band and how many inside.
+    `border` holds the lower end of a band, a guess of the threshold, and the upper end. Records the edges
+    inside the band in `band`, as many as fit. Returns how many edges lie below and inside the band.
     """
     below = 0
     inside = 0
@@ -54,9 +54,9 @@ def descend(
     masked: Floats,
     band: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Take a step of SGD (rate, momentum, decay) on the scores, then `mask` by the new ones.
+    """Take one SGD step (rate, momentum, decay) on the scores, then `mask` by the new scores.
 
-    The straight-through gradient of a score is gradient * weight, times the slope of importance.
+    The straight-through gradient of a score is gradient * weight * d(importance)/d(score).
     """
     rate, momentum, decay = sgd
     middle, outer = np.float32(0.5) * (_ONE + sign), np.float32(0.5) * (_ONE - sign)
@@ -99,7 +99,7 @@ def _mask_block(
         not_above += _SOMEBODY if importance <= high else _NOBODY
     inside = int(not_above - below)
     if inside > 0 and noted + scores.size <= band.size:
-        # Writing always and moving on only sometimes avoids a branch that nobody could predict.
+        # Always writing but only sometimes advancing avoids an unpredictable branch.
         for i in range(scores.size):
             importance = scores[i] if scores[i] > _NONE else sign * scores[i]
             band[noted] = begin + i

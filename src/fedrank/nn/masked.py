@@ -1,4 +1,4 @@
-"""A supernetwork in training: the module, its mask, and the scores that decide on it."""
+"""A supernetwork during training: the module, its mask, and the scores that determine the mask."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from fedrank.rank import top_count
 
 
 class MaskedNetwork:
-    """A supernetwork's module whose weights are rewritten for every step of edge-popup.
+    """A supernetwork's module whose weights are rewritten in every step of edge-popup.
 
-    The weights of all layers lie in one flat tensor that the module's parameters look into, so a
-    mask is applied in place and the module itself stays an ordinary one. All buffers are made once
-    and serve every client.
+    The module's parameters are views into one flat tensor, so masks are applied in place and the module
+    itself needs no changes. All buffers are allocated once and reused for every client.
     """
 
     def __init__(self, network: Supernetwork, device: torch.device) -> None:
@@ -48,7 +47,7 @@ class MaskedNetwork:
         lay_out_for_speed(self.module)
 
     def begin(self, scores: NDArray[np.float32]) -> None:
-        """Start a client: its scores and their mask, no velocity, and the model's buffers as they were."""
+        """Start a client: set its scores and mask, and reset the velocity and the model's buffers."""
         self.scores.copy_(torch.from_numpy(scores))
         self.velocity.zero_()
         for layer, border in zip(self.layout, self.borders, strict=True):
@@ -59,25 +58,25 @@ class MaskedNetwork:
             setattr(self.module.get_submodule(owner), leaf, value.clone())
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Run the subnetwork of the top k% scores (EP forward of Algorithm 1)."""
+        """Run the subnetwork of the top k% of scores (EP forward of Algorithm 1)."""
         logits: Tensor = self.module(inputs)
         return logits
 
     def backward(self, loss: Tensor) -> None:
-        """Find the gradient of the loss by the masked weights."""
+        """Compute the gradient of the loss with respect to the masked weights."""
         for parameter in self.parameters:
             parameter.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
 
     def descend(self, rate: float, momentum: float, decay: float) -> None:
-        """Take a step of SGD on the scores, and mask the weights by the new ones.
+        """Take one SGD step on the scores, and mask the weights by the new scores.
 
-        The gradient is the straight-through estimate dL/ds = dL/d(masked weight) * weight; where
-        |score| decides on the mask it passes through the absolute value too.
+        The gradient is the straight-through estimate dL/ds = dL/d(masked weight) * weight. If |score|
+        determines the mask, the gradient passes through the absolute value too.
         """
         for layer, border, parameter in zip(self.layout, self.borders, self.parameters, strict=True):
             if parameter.grad is None:
-                raise ModelError(f"layer {layer.name!r} takes no part in the model's output: remove it")
+                raise ModelError(f"layer {layer.name!r} does not affect the model's output; remove it")
             edges = layer.edges
             border.descend(
                 self.scores[edges],

@@ -1,7 +1,7 @@
-"""The networks of the paper's Table of model architectures, and a small one for 8x8 digits.
+"""The networks of the paper's table of model architectures, and a small one for 8x8 digits.
 
-No biases and no normalisation: everything that is learned is which edges to keep. Pooling comes
-before ReLU, which gives the same numbers as the other way round and leaves ReLU a quarter of the work.
+No biases and no normalization: training only decides which edges to keep. Pooling comes before ReLU,
+which gives the same result as the reverse order and leaves ReLU a quarter of the work.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 class LeNet(nn.Module):
-    """Two convolutions and two linear layers, for grey images of `side` x `side` pixels."""
+    """Two convolutions and two linear layers, for grayscale images of `side` x `side` pixels."""
 
     def __init__(self, classes: int = 10, side: int = 28) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class LeNet(nn.Module):
 
 
 class ConvNet(nn.Module):
-    """Conv2, Conv4, Conv6 or Conv8 (Ramanujan et al., 2020), for 32 x 32 colour images."""
+    """Conv2, Conv4, Conv6 or Conv8 (Ramanujan et al., 2020), for 32 x 32 color images."""
 
     WIDTHS = (64, 128, 256, 512)
 

@@ -1,4 +1,4 @@
-"""The supernetwork: a network of frozen random weights in which clients rank the edges."""
+"""The supernetwork: a network with frozen random weights whose edges the clients rank."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedrank.errors import ModelError
-from fedrank.nn.init import WEIGHT_INITIALISERS, initial_scores, initial_weights
+from fedrank.nn.init import WEIGHT_INITIALIZERS, initial_scores, initial_weights
+from fedrank.parameters import did_you_mean
 from fedrank.rank import Layout, Ranking, assign_scores, rank, top_mask
 
 
 class Scores(enum.StrEnum):
-    """Which edges count as important: those of high score, or those of large magnitude."""
+    """How the importance of an edge follows from its score."""
 
     SIGNED = "signed"
     """Mask and rank by the score itself: the paper's text."""
@@ -39,10 +40,10 @@ class Scores(enum.StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Supernetwork:
-    """A model whose weights follow from a seed and whose edges are to be ranked.
+    """A model whose weights are derived from a seed and whose edges are ranked.
 
-    Made by `fedrank.supernetwork`. `skeleton` is the user's module without the values of its
-    weights. Copies of a supernetwork travel as skeleton and seed and rebuild the rest.
+    Create it with `fedrank.supernetwork`. `skeleton` is the user's module without the values of its
+    weights. Pickles contain only the skeleton and the seed, and rebuild the rest.
     """
 
     skeleton: nn.Module
@@ -54,14 +55,14 @@ class Supernetwork:
 
     def __post_init__(self) -> None:
         if self.keep == 0:
-            raise ModelError("keep is 0: without an edge every output is 0, and there is nothing to learn")
+            raise ModelError("keep must be more than 0: without edges, every output is 0")
         if not 0 < self.keep <= 1:
-            raise ModelError(f"keep is {self.keep}: the share of edges to keep is more than 0 and at most 1")
+            raise ModelError(f"keep must be more than 0 and at most 1, got {self.keep}")
         if not 0 <= self.seed < 2**32:
-            raise ModelError(f"seed is {self.seed}: a seed has 32 bits, 0 to {2**32 - 1}")
-        if self.weights_from not in WEIGHT_INITIALISERS:
-            known = ", ".join(WEIGHT_INITIALISERS)
-            raise ModelError(f"weights are to come from {self.weights_from!r}; there are: {known}")
+            raise ModelError(f"seed must be between 0 and {2**32 - 1} (32 bits), got {self.seed}")
+        if self.weights_from not in WEIGHT_INITIALIZERS:
+            hint = did_you_mean(self.weights_from, WEIGHT_INITIALIZERS)
+            raise ModelError(f"unknown weights {self.weights_from!r}{hint}")
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -99,18 +100,18 @@ class Supernetwork:
         return rank(np.abs(scores) if self.scores.rank_by_magnitude else scores, self.layout)
 
     def mask(self, ranking: Ranking) -> NDArray[np.bool_]:
-        """Return the edges of the subnetwork that `ranking` stands for."""
+        """Return the mask of the subnetwork that `ranking` defines."""
         if self.scores is Scores.AUTHORS:
             magnitudes = np.abs(self.assign_scores(ranking))
             return top_mask(rank(magnitudes, self.layout), self.layout, self.keep)
         return top_mask(ranking, self.layout, self.keep)
 
     def subnetwork(self, ranking: Ranking) -> nn.Module:
-        """Return the model people use: an ordinary module with the top edges of `ranking`."""
+        """Return the subnetwork of `ranking` as an ordinary module."""
         return self.with_weights(np.where(self.mask(ranking), self.weights, np.float32(0)))
 
     def with_weights(self, weights: NDArray[np.float32]) -> nn.Module:
-        """Return the model with other weights: an ordinary module, in evaluation mode."""
+        """Return the model with these weights as an ordinary module, in evaluation mode."""
         module = copy.deepcopy(self.skeleton)
         flat = torch.from_numpy(weights)
         parameters = dict(module.named_parameters())

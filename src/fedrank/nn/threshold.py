@@ -1,4 +1,4 @@
-"""Masking a layer: finding the border between its top edges and the others without sorting."""
+"""Masks a layer: finds the threshold between its top edges and the others without sorting."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ BAND_SHARE = 1 / 2000
 
 
 class Threshold:
-    """The border of one layer, remembered from step to step.
+    """The threshold of one layer, remembered from step to step.
 
-    A step of training moves it past a few hundred of a million edges. So the mask is written by the
-    last border, in the same pass that finds the edges in a narrow band around it; only those are
-    looked at closely, and corrected. Where the border has left the band, it is looked for among all
-    edges. The mask is exact in either case: of equal edges the first fall.
+    One training step moves it past a few hundred of a million edges. So a single pass masks by the last
+    threshold and collects the edges in a narrow band around it; only those are examined and corrected. If
+    the threshold has left the band, all edges are searched. The mask is exact in either case: among equal
+    edges, the first are masked.
     """
 
     def __init__(self, zeros: int, size: int, *, by_magnitude: bool = False) -> None:
@@ -35,9 +35,9 @@ class Threshold:
         self.band_ends = self.start = (-everywhere, np.float32(0), everywhere)
 
     def mask(self, scores: Tensor, weights: Tensor, out: Tensor) -> None:
-        """Write the weights of all but the `zeros` least important edges, for a client that begins.
+        """Write the weights of all but the `zeros` least important edges, at the start of a client.
 
-        All clients begin with the same scores in some order: the border is where it was for the last.
+        All clients start with the same scores in some order, so the threshold is that of the previous one.
         """
         self.band_ends = self.start
         arrays = (scores.numpy(), weights.numpy(), out.numpy())
@@ -53,7 +53,7 @@ class Threshold:
         out: Tensor,
         sgd: tuple[float, float, float],
     ) -> None:
-        """Take a step of SGD with this rate, momentum and decay, and mask by the new scores."""
+        """Take one SGD step with this rate, momentum and decay, and mask by the new scores."""
         values, fixed, masked = scores.numpy(), weights.numpy(), out.numpy()
         rate, momentum, decay = (np.float32(factor) for factor in sgd)
         found = kernels.descend(
@@ -73,11 +73,11 @@ class Threshold:
         return kernels.mask(scores, weights, self.sign, self.band_ends, out, self.band)
 
     def _correct(self, found: tuple[int, int], scores: Floats, weights: Floats, out: Floats) -> None:
-        """Decide on the edges in the band, given how many edges lie below it and how many inside."""
+        """Correct the mask inside the band, given how many edges lie below and inside it."""
         if not self._holds_border(found):
             self._look_everywhere(scores)
             found = self._mask(scores, weights, out)
-            if not self._holds_border(found):  # so many equal edges that no band can hold them
+            if not self._holds_border(found):  # too many equal edges for any band
                 out[:] = weights
                 out[np.argsort(self._importance(scores), kind="stable")[: self.zeros]] = 0
                 return
@@ -104,7 +104,7 @@ class Threshold:
         self._move(border)
 
     def _move(self, border: np.float32) -> None:
-        with np.errstate(invalid="ignore"):  # scores that grew beyond all bounds are reported later
+        with np.errstate(invalid="ignore"):  # infinite scores are reported after training
             self.band_ends = (border - self.reach[0], border, border + self.reach[1])
 
     def _importance(self, scores: Floats) -> Floats:
@@ -112,14 +112,14 @@ class Threshold:
 
 
 class DeviceThreshold:
-    """The same by torch's own operations, for devices that the compiled passes do not run on."""
+    """The same with torch operations, for devices that the compiled kernels do not support."""
 
     def __init__(self, zeros: int, _size: int, *, by_magnitude: bool = False) -> None:
         self.zeros = zeros
         self.by_magnitude = by_magnitude
 
     def mask(self, scores: Tensor, weights: Tensor, out: Tensor) -> None:
-        """Write the weights of all but the `zeros` least important edges; of equal edges the first fall."""
+        """Write the weights of all but the `zeros` least important edges; of equal edges, mask the first."""
         importance = scores.abs() if self.by_magnitude else scores
         border = torch.kthvalue(importance, self.zeros + 1).values
         torch.mul(weights, importance >= border, out=out)
@@ -136,7 +136,7 @@ class DeviceThreshold:
         out: Tensor,
         sgd: tuple[float, float, float],
     ) -> None:
-        """Take a step of SGD with this rate, momentum and decay, and mask by the new scores."""
+        """Take one SGD step with this rate, momentum and decay, and mask by the new scores."""
         rate, momentum, decay = sgd
         slope = gradient * weights
         if self.by_magnitude:

@@ -1,4 +1,4 @@
-"""Edge-popup: training the scores of a supernetwork on one client's data."""
+"""Edge-popup: trains the scores of a supernetwork on one client's data."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Batch = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 class Samples(Protocol):
-    """Labelled data that can be walked through in random batches."""
+    """Labeled data that yields random batches."""
 
     def batches(self, batch_size: int, rng: np.random.Generator) -> Iterator[Batch]: ...
 
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """How a client trains: SGD, its rate falling by a cosine over the local epochs."""
+    """How a client trains: SGD with cosine decay of the learning rate over the local epochs."""
 
     epochs: int = 2
     learning_rate: float = 0.4
@@ -37,7 +37,7 @@ class LocalTraining:
 
 @dataclass(frozen=True)
 class Trained:
-    """The scores after training, and the mean loss of all steps."""
+    """The scores after training, and the mean loss over all steps."""
 
     scores: NDArray[np.float32]
     loss: float
@@ -55,7 +55,7 @@ def edge_popup(
     losses = torch.zeros((), device=network.device)
     steps = 0
     with torch.random.fork_rng():
-        torch.manual_seed(int(rng.integers(2**63)))  # for models with dropout
+        torch.manual_seed(int(rng.integers(2**63)))  # models may use dropout
         for epoch in range(local.epochs):
             rate = cosine(local.learning_rate, epoch, local.epochs)
             for inputs, labels in samples.batches(local.batch_size, rng):
@@ -68,12 +68,12 @@ def edge_popup(
     trained = network.scores.to("cpu", copy=True).numpy()
     if not np.isfinite(trained).all():
         raise TrainingError(
-            "the scores are no longer finite: the learning rate "
+            "the scores are NaN or infinite: the learning rate "
             f"({local.learning_rate:g}) is too high for this model and data, or the inputs are not finite"
         )
     return Trained(trained, float(losses) / steps)
 
 
 def cosine(learning_rate: float, epoch: int, epochs: int) -> float:
-    """Return the rate of one epoch: from `learning_rate` down a half cosine towards 0."""
+    """Return the rate of one epoch, which decays from `learning_rate` toward 0 along a half cosine."""
     return learning_rate * (1 + math.cos(math.pi * epoch / epochs)) / 2

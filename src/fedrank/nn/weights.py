@@ -1,4 +1,4 @@
-"""Ordinary training: SGD on the weights themselves, for the methods that FRL is measured against."""
+"""Ordinary training: SGD on the weights themselves, for the baselines."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fedrank.nn.training import LocalTraining, Samples, cosine
 
 @dataclass(frozen=True)
 class TrainedWeights:
-    """The weights after training, and the mean loss of all steps."""
+    """The weights after training, and the mean loss over all steps."""
 
     weights: NDArray[np.float32]
     loss: float
 
 
 class WeightNetwork:
-    """A network's module whose parameters look into one flat tensor, in the order of the layout."""
+    """A network's module whose parameters are views into one flat tensor, in layout order."""
 
     def __init__(self, network: Supernetwork, device: torch.device) -> None:
         self.device = device
@@ -40,7 +40,7 @@ class WeightNetwork:
         lay_out_for_speed(self.module)
 
     def begin(self, weights: NDArray[np.float32]) -> None:
-        """Start a client: the weights it was sent, and the model's buffers as they were."""
+        """Start a client: set the weights it received, and reset the model's buffers."""
         self.flat.copy_(torch.from_numpy(weights))
         for name, value in self.initial_buffers.items():
             owner, _, leaf = name.rpartition(".")
@@ -61,10 +61,10 @@ def train_weights(
 ) -> TrainedWeights:
     """Train `initial` weights on `samples`: the same loop as edge-popup, without scores and masks.
 
-    Weights that were poisoned may not be trainable any more: then the result is not finite.
+    Poisoned weights may diverge; then the result is not finite.
     """
     network.begin(initial)
-    optimiser = torch.optim.SGD(
+    optimizer = torch.optim.SGD(
         network.parameters,
         lr=local.learning_rate,
         momentum=local.momentum,
@@ -76,13 +76,13 @@ def train_weights(
     with torch.random.fork_rng():
         torch.manual_seed(int(rng.integers(2**63)))
         for epoch in range(local.epochs):
-            optimiser.param_groups[0]["lr"] = cosine(local.learning_rate, epoch, local.epochs)
+            optimizer.param_groups[0]["lr"] = cosine(local.learning_rate, epoch, local.epochs)
             for inputs, labels in samples.batches(local.batch_size, rng):
                 logits = network.forward(torch.from_numpy(inputs).to(network.device))
                 loss = cross_entropy(logits, torch.from_numpy(labels).to(network.device))
-                optimiser.zero_grad(set_to_none=True)
+                optimizer.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
+                optimizer.step()
                 losses += loss.detach()
                 steps += 1
     return TrainedWeights(network.flat.to("cpu", copy=True).numpy(), float(losses) / steps)

@@ -1,4 +1,4 @@
-"""The networks that a worker trains in."""
+"""The networks that a worker uses for training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedrank.nn.weights import WeightNetwork
 
 
 class Workspace:
-    """A worker's networks on its device, made when first used; their buffers serve all its clients."""
+    """A worker's networks on its device, created on first use and shared by all its clients."""
 
     def __init__(self, network: Supernetwork, device: str | torch.device = "cpu") -> None:
         self.network = network
@@ -20,10 +20,10 @@ class Workspace:
 
     @cached_property
     def masked(self) -> MaskedNetwork:
-        """The network in which scores are trained."""
+        """The network for training scores."""
         return MaskedNetwork(self.network, self.device)
 
     @cached_property
     def weights(self) -> WeightNetwork:
-        """The network in which weights are trained."""
+        """The network for training weights."""
         return WeightNetwork(self.network, self.device)

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 @numba.njit(cache=True)
 def pack_scores(scores: NDArray[np.float32], number_bits: int) -> NDArray[np.uint64]:
-    """Return one word for each edge: its score in the order of floats, then its number.
+    """Return one sortable word per edge: its score's bits, then its number.
 
-    The bits of positive floats are ordered as they are and those of negative ones the other way
-    round; adding 0 makes both zeros one.
+    The bits of positive floats sort as they are, those of negative floats in reverse; adding 0 turns
+    -0 into +0.
     """
     words = np.empty(scores.size, np.uint64)
     bits = (scores + np.float32(0)).view(np.uint32)

@@ -1,4 +1,4 @@
-"""The layout: where the edges of each layer lie in one flat array."""
+"""The layout: the position of each layer's edges in one flat array."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def top_count(edges: int, share: float) -> int:
 
 
 LARGEST_LAYER = 2**30
-"""Twice a position has to fit into 32 bits."""
+"""Twice a position must fit into 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Layer:
 
     @cached_property
     def edges(self) -> slice:
-        """The layer's place in the flat array."""
+        """The layer's slice of the flat array."""
         return slice(self.offset, self.offset + self.size)
 
 
@@ -50,7 +50,7 @@ class Layout:
 
     @classmethod
     def of(cls, shapes: Iterable[tuple[str, tuple[int, ...]]]) -> Layout:
-        """Lay the named shapes out one behind the other.
+        """Lay out the named shapes one after the other.
 
         >>> [layer.offset for layer in Layout.of([("conv", (2, 3)), ("linear", (4,))])]
         [0, 6]
@@ -60,7 +60,9 @@ class Layout:
         for name, shape in shapes:
             layer = Layer(name, tuple(shape), offset)
             if layer.size == 0:
-                raise ModelError(f"layer {name!r} has shape {layer.shape}: a layer needs at least one edge")
+                raise ModelError(
+                    f"layer {name!r} has shape {layer.shape}, but a layer needs at least one edge"
+                )
             if layer.size > LARGEST_LAYER:
                 raise ModelError(f"layer {name!r} has {layer.size} edges: more than 2^30 cannot be ranked")
             layers.append(layer)
@@ -77,7 +79,7 @@ class Layout:
 
     @cached_property
     def digest(self) -> bytes:
-        """16 bytes that tell layouts apart: names and shapes of all layers, hashed (docs/wire-format.md)."""
+        """16 bytes that identify a layout: a hash of all layer names and shapes (docs/wire-format.md)."""
         parts = []
         for layer in self.layers:
             name = layer.name.encode()

@@ -21,7 +21,7 @@ Reputation = NDArray[np.int32]
 
 
 def argsort_scores(scores: NDArray[np.float32]) -> NDArray[np.int32]:
-    """Return the order that sorts scores, equal ones by their number.
+    """Return the order that sorts scores, ties by edge number.
 
     A score and its number are packed into one 64-bit word: words sort several times faster than
     indices, and no two words are equal, so any sort of them is stable.
@@ -33,7 +33,7 @@ def argsort_scores(scores: NDArray[np.float32]) -> NDArray[np.int32]:
 
 
 def argsort_totals(totals: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the order that sorts totals of 0 or more, equal ones by their number."""
+    """Return the order that sorts nonnegative totals, ties by edge number."""
     number_bits = _number_bits(totals.size)
     if int(totals.max()).bit_length() + number_bits > 64:
         return np.argsort(totals, kind="stable").astype(np.int32)
@@ -65,7 +65,7 @@ def rank_points(points: NDArray[np.int64], layout: Layout) -> Ranking:
 
 
 def vote_on(rankings: Iterable[Ranking], layout: Layout) -> Ranking:
-    """Return the vote of some rankings (Vote of Algorithm 2), for those who hold them all."""
+    """Return the vote on rankings that are all in memory (Vote of Algorithm 2)."""
     points = np.zeros(layout.size, np.int64)
     for ranking in rankings:
         points += reputation(ranking, layout)
@@ -101,7 +101,7 @@ def check_ranking(ranking: Ranking, layout: Layout) -> None:
     """Raise BallotError unless each layer names each of its edges once."""
     if ranking.dtype != np.int32 or ranking.shape != (layout.size,):
         raise BallotError(
-            f"a ranking of {layout.size} edges is expected, this is {ranking.dtype} of shape {ranking.shape}"
+            f"expected an int32 ranking of {layout.size} edges, got {ranking.dtype} of shape {ranking.shape}"
         )
     for layer in layout:
         repeated = count_repeated(ranking[layer.edges], layer.size)
