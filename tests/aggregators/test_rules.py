@@ -83,7 +83,7 @@ def test_the_median_of_an_even_number_lies_in_the_middle() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_geometric_median_minimises_the_sum_of_distances(seed: int) -> None:
+def test_the_geometric_median_minimizes_the_sum_of_distances(seed: int) -> None:
     updates = some_updates(seed, 9, 3)
 
     def cost(point: np.ndarray) -> float:

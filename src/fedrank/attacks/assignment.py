@@ -51,7 +51,7 @@ def assign(
 def _sinkhorn(logits: torch.Tensor) -> torch.Tensor:
     """Return a matrix whose rows and (nearly) columns sum to 1.
 
-    Gradients pass the rows' normalisation alone; the columns' is a constant, which costs little and is fast.
+    Gradients pass the rows' normalization alone; the columns' is a constant, which costs little and is fast.
     """
     with torch.no_grad():
         kernel = torch.exp(logits - logits.amax(dim=1, keepdim=True))
