@@ -89,4 +89,4 @@ def test_some_runs_of_a_recipe_are_chosen_by_words() -> None:
     with pytest.raises(ConfigError, match=r"unknown table 'vots'; did you mean 'votes'\?"):
         recipe_named("vots")
     reply = CliRunner().invoke(app, ["paper", "show", "votes", "--scale", "huge"])
-    assert "unknown scale 'huge'; choose from smoke, laptop, paper" in str(reply.exception)
+    assert "unknown scale 'huge'; known: smoke, laptop, paper" in str(reply.exception)

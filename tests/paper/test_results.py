@@ -94,4 +94,4 @@ def test_a_file_of_results_is_shown_with_what_differs_and_how_it_was_made(tmp_pa
 def test_a_table_without_runs_is_refused(tmp_path: Path) -> None:
     reply = CliRunner().invoke(app, ["paper", "show", "votes", "--runs", str(tmp_path / "nowhere")])
     assert isinstance(reply.exception, ConfigError)
-    assert "no runs yet. Make them with 'fedrank paper run votes'" in str(reply.exception)
+    assert "no runs yet. Start them with 'fedrank paper run votes'" in str(reply.exception)

@@ -208,7 +208,7 @@ def test_commands_write_reports_and_charts(runs, tmp_path, monkeypatch):
     for chart in ("accuracy", "clients", "edges"):
         assert invoke(app, ["plot", *paths, "--chart", chart]).exit_code == 0
         assert "<svg" in (tmp_path / f"{chart}.svg").read_text()
-    assert "named twice" in str(invoke(app, ["report", paths[0], paths[0]]).exception)
+    assert "given twice" in str(invoke(app, ["report", paths[0], paths[0]]).exception)
     assert isinstance(invoke(app, ["plot", *paths, "--chart", "pie"]).exception, ConfigError)
     assert isinstance(invoke(app, ["plot", *paths, "--chart", "refused"]).exception, RunError)
 
