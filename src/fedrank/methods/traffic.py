@@ -15,7 +15,8 @@ from fedrank.methods.topk import TopK
 def paper_traffic(method: Method[Any]) -> Traffic:
     """Return what one client transfers in one round: rankings by ceil(log2 n) bits an edge, weights by 32.
 
-    TopK also sends one bit for every weight that says whether it is sent.
+    TopK also sends one bit for every weight that says whether it is sent. A method of one's own is counted
+    like FedAvg.
     """
     layout = method.network.layout
     weights, bits = 4.0 * layout.size, layout.size / 8
