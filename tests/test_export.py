@@ -177,12 +177,8 @@ def test_onnx_that_fedrank_did_not_export_is_refused(tmp_path):
         with pytest.raises(RunError, match=why):
             open_model(model(*digits, "Flatten", data))
     flat = model([("images", float32, [1, 1, 8, 8])], [("logits", float32, [1, 10])], "Flatten")
-    try:
-        opened = open_model(flat)
-    except RunError:
-        return  # some versions of the runtime notice that 64 numbers are no 10 classes
-    with pytest.raises(RunError, match="the model failed"):
-        opened.predict(np.zeros((2, 1, 8, 8)))
+    with pytest.raises(RunError):  # some versions of the runtime notice only when it runs
+        open_model(flat).predict(np.zeros((2, 1, 8, 8)))
 
 
 def test_what_a_run_lives_on_and_what_is_no_file_is_never_overwritten(trained, tmp_path):
