@@ -77,6 +77,7 @@ def test_links_between_pages_lead_somewhere() -> None:
                 assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_an_example_is_short_and_runs(example: Path, tmp_path: Path) -> None:
     assert len(example.read_text().splitlines()) < 60

@@ -71,6 +71,7 @@ def test_a_run_ends_with_a_readable_summary_and_all_its_files(finished: Path, tm
     assert checkpoint(path) == checkpoint(finished), "two workers must end in the bytes of one"
 
 
+@pytest.mark.slow
 def test_a_file_with_the_resolved_configuration_gives_the_same_run(finished: Path, tmp_path: Path) -> None:
     shutil.copy(finished / "config.toml", tmp_path / "my.toml")
     reply = fedrank("run", tmp_path / "my.toml", "--out", tmp_path / "again", "--workers", 1)
@@ -213,6 +214,7 @@ def test_plot_writes_a_picture(finished: Path, tmp_path: Path, suffix: str) -> N
     assert {"svg": b"<svg", "png": b"png", "html": b"<!doctype html>"}[suffix] in start
 
 
+@pytest.mark.slow
 def test_a_real_write_error_stops_the_run_and_keeps_the_checkpoint(finished: Path, tmp_path: Path) -> None:
     """A limit on file sizes stands for a full disk: the kernel refuses the write."""
     path = tmp_path / "full"

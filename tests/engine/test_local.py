@@ -234,6 +234,7 @@ def test_a_model_class_from_a_neighboring_module_is_found(tmp_path: Path) -> Non
     assert reply.stdout.startswith("MyModel 3 "), reply.stderr
 
 
+@pytest.mark.slow
 def test_a_model_class_of_a_notebook_cell_reaches_the_workers() -> None:
     imports, rest = SCRIPT.split("class MyModel", 1)
     definition, work = rest.split("images, labels", 1)
