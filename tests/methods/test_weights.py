@@ -164,9 +164,7 @@ def test_training_that_blows_up_is_reported(digits: Federation) -> None:
     fedavg = small(FedAvg, local=LocalTraining(epochs=2, learning_rate=1e6))
     with (
         local_engine(fedavg, digits, workers=1) as engine,
-        pytest.raises(
-            TrainingError, match=r"round 1 has too few usable updates: .* learning rate too high"
-        ),
+        pytest.raises(TrainingError, match=r"round 1 has too few usable updates: .* learning rate too high"),
     ):
         list(run_rounds(RunSetup.of(fedavg, digits, Schedule(2, 3, 2)), engine, fedavg.init()))
 
