@@ -25,6 +25,11 @@ class Purpose(enum.IntEnum):
     MALICIOUS = 7
     AGGREGATION = 8
     ATTACK = 9
+    VALIDATORS = 10
+    TRIALS = 11
+    SEEN_TRIALS = 12
+    MEASURING = 13
+    STAND_INS = 14
 
 
 def keyed_generator(seed: int, purpose: Purpose, *coordinates: int) -> np.random.Generator:

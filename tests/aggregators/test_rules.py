@@ -165,7 +165,7 @@ def test_no_rule_changes_its_input_however_it_lies_in_memory(name: str, layout: 
     np.testing.assert_array_equal(updates, before)
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", [name for name in CHAINS if name != "measured-mean"])
 def test_a_slice_needs_no_more_than_the_inner_products(name: str) -> None:
     """What a chain makes of any slice of the coordinates is that slice of what it makes of them all."""
     updates = some_updates(9, 12, 50)
@@ -176,7 +176,7 @@ def test_a_slice_needs_no_more_than_the_inner_products(name: str) -> None:
         np.testing.assert_allclose(step(updates[:, part]), whole[part], rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in CHAINS if name != "screened-mean"])
+@pytest.mark.parametrize("name", [name for name in CHAINS if name not in ("screened-mean", "measured-mean")])
 def test_a_shifted_and_scaled_world_gives_a_shifted_and_scaled_result(name: str) -> None:
     updates = some_updates(4, 12, 15)
     expected = 3 * aggregate(name, updates, 1) + 5

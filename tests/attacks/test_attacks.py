@@ -275,7 +275,48 @@ def mirrored_view(malicious: int = 2, layout: Layout = SMALL) -> View:
     def vote(rankings: list[np.ndarray]) -> np.ndarray:
         return vote_on(rankings, layout)
 
-    return View(layout, 0.5, reference, own, benign, malicious, 10, malicious, vote, rng)
+    return View(
+        layout, 0.5, reference, own, benign, malicious, 10, malicious, vote, rng, oracle=LinearOracle(layout)
+    )
+
+
+class LinearOracle:
+    """A world in which each edge adds its own part to the loss."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.parts = np.random.default_rng(5).standard_normal(layout.size).astype(np.float32)
+
+    def aimed_at(self, _label: int) -> "LinearOracle":
+        return self
+
+    def loss(self, mask: np.ndarray) -> float:
+        return float(self.parts[mask].sum())
+
+    def gradient(self, _mask: np.ndarray) -> np.ndarray:
+        return self.parts
+
+
+@pytest.mark.parametrize("measured", [False, True])
+@pytest.mark.parametrize("parameters", [{}, {"knows": "benign"}, {"different": True}, {"reach": 2.0}])
+def test_planned_flips_raise_the_loss_of_the_vote(parameters: dict, measured: bool) -> None:
+    view = mirrored_view(3, Layout.of([("first", (400,)), ("second", (50,))]))
+    honest = view.benign[:7]
+    aggregate = view.aggregate
+    view = replace(view, stand_ins=honest, benign=honest, measured=measured, edge_limit=3.0)
+    view = replace(view, aggregate=lambda rankings, *_: aggregate(rankings))
+    sent = ATTACKS["planned-flips"].having(**parameters).updates(view)
+    assert view.oracle is not None
+
+    def loss(rankings: list[np.ndarray]) -> float:
+        return view.oracle.loss(top_mask(aggregate(rankings), view.layout, 0.5))
+
+    assert loss([*honest, *sent]) > loss([*honest, *view.own]) + 3
+    assert (len({each.tobytes() for each in sent}) == 3) == ("different" in parameters)
+
+
+def test_planned_flips_need_data() -> None:
+    with pytest.raises(ConfigError, match="needs the malicious clients' data"):
+        ATTACKS["planned-flips"].updates(replace(mirrored_view(), oracle=None))
 
 
 def test_mirror_is_its_formula() -> None:

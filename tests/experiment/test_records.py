@@ -34,7 +34,7 @@ def test_a_round_is_one_line_with_the_keys_that_other_programs_know() -> None:
     written = json.loads(line)
     assert list(written) == [
         *("round", "train_loss", "refused", "evaluation", "upload_bytes", "download_bytes"),
-        *("wall_seconds", "clients", "malicious", "vote"),
+        *("wall_seconds", "clients", "malicious", "vote", "measured"),
     ]
     assert written["refused"] == {"7": "late"}
     assert written["vote"]["layers"][0]["flippable"] == {"1": 4, "2": 6}

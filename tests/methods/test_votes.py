@@ -3,6 +3,7 @@
 import pickle
 import tracemalloc
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -44,6 +45,7 @@ def vote(store: BallotStore, name: str, malicious: int = 0) -> list[int]:
 @given(elections(), st.sampled_from([TINY, 2**30]))
 def test_the_ranking_of_the_mean_displacement_is_the_papers_vote(election: Election, memory: int) -> None:
     codec, rankings = election
+    codec = replace(codec, ballot_format=BallotFormat(coded=codec.ballot_format.coded))
     tally = Tally(codec)
     for client, ranking in enumerate(rankings):
         tally.add(client, codec.encode(ranking, client))
@@ -51,7 +53,28 @@ def test_the_ranking_of_the_mean_displacement_is_the_papers_vote(election: Elect
     assert vote(store, "mean") == tally.vote().tolist()
 
 
-@given(st.integers(0, 2**32), st.sampled_from(["exact", "levels=5 dithered", "top=30% coded"]))
+@given(elections())
+def test_a_ballot_that_asks_for_no_change_is_no_displacement(election: Election) -> None:
+    codec, _ = election
+    assert codec.reference is not None
+    store = store_of(codec, [(3, codec.reference), (4, codec.reference)])
+    for layer in codec.layout:
+        for _, displacements in store.slices(layer, TINY):
+            assert not displacements.any()
+
+
+@given(elections())
+def test_displacements_are_those_of_the_oracle(election: Election) -> None:
+    codec, rankings = election
+    store = store_of(codec, enumerate(rankings))
+    for layer in codec.layout:
+        ((_, displacements),) = store.slices(layer, 100)
+        for client, ranking in enumerate(rankings):
+            expected = oracle.displacements_of(codec, ranking.tolist(), client)[layer.edges]
+            assert displacements[client].tolist() == expected
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["exact packed", "exact coded", "top=100%"]))
 def test_so_it_is_for_many_ballots_and_many_ties(seed: int, ballot_format: str) -> None:
     rng = np.random.default_rng(seed)
     layout = Layout.of([("first", (70,)), ("second", (9,))])
@@ -74,11 +97,11 @@ def test_a_vote_is_the_rule_applied_to_displacements_layer_by_layer(
     layout = Layout.of([("first", (40,)), ("second", (3, 3))])
     codec = BallotCodec(layout, BallotFormat.parse(ballot_format), random_ranking(layout, rng), rng.bytes(16))
     rankings = {client: near(codec.reference, layout, rng, 0.1) for client in range(7)}
-    points = {c: np.array(oracle.points_of(codec, r.tolist(), c), np.float64) for c, r in rankings.items()}
+    moved = {c: np.array(oracle.displacements_of(codec, r.tolist(), c), float) for c, r in rankings.items()}
     base = 2.0 * reputation(codec.reference, layout)
     ranking = vote(store_of(codec, rankings.items(), TINY), name, 1)
     for layer in layout:
-        moves = np.stack([(points[client] - base)[layer.edges] for client in sorted(points)])
+        moves = np.stack([moved[client][layer.edges] for client in sorted(moved)])
         values = base[layer.edges] + Aggregator(name)(moves, 1, np.random.default_rng(0))
         got = values[ranking[layer.edges]]
         assert (np.diff(got) > -1e-3).all()  # two ways of rounding may swap what is equal

@@ -40,7 +40,7 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     return [
         ("borda", made(folder / "borda", "method.vote=borda")),
-        ("screened", made(folder / "screened")),
+        ("screened", made(folder / "screened", "method.vote=screened-mean")),
     ]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from dataclasses import replace
 from fractions import Fraction
 
-from fedrank.ballots import BallotCodec, Shape
+from fedrank.ballots import BallotCodec, BallotFormat, Shape
 
 
 def shift(codec: BallotCodec, sender: int) -> Fraction:
@@ -42,6 +43,26 @@ def points_of(codec: BallotCodec, ranking: list[int], sender: int) -> list[int]:
                         by_edge[edge] = begin + end - 1  # twice the mean of begin, ..., end - 1
         points += [by_edge[edge] for edge in range(size)]
     return points
+
+
+def displacements_of(codec: BallotCodec, ranking: list[int], sender: int) -> list[int]:
+    """How far a client's ballot moves each edge from what the broadcast says in the same format."""
+    told = points_of(codec, ranking, sender)
+    assert codec.reference is not None
+    unmoved = points_of(codec, codec.reference.tolist(), sender)
+    exact = points_of(replace(codec, ballot_format=BallotFormat()), codec.reference.tolist(), sender)
+    if codec.ballot_format.shape is not Shape.TOP:
+        return [new - old for new, old in zip(told, unmoved, strict=True)]
+    moves: list[int] = []
+    for layer in codec.layout:
+        unsent = int((1 - codec.ballot_format.millionths / 1_000_000) * layer.size)
+        named = set(ranking[layer.edges][unsent:])
+        for edge, (new, old) in enumerate(zip(told[layer.edges], exact[layer.edges], strict=True)):
+            if edge in named:
+                moves.append(new - old)
+            else:
+                moves.append(min(0, 2 * (unsent - 1) - old))
+    return moves
 
 
 def vote(codec: BallotCodec, rankings: list[list[int]]) -> list[int]:

@@ -1,6 +1,7 @@
 """Aggregators: rules that make one update of many, and pre-aggregators that go before them."""
 
-import fedrank.aggregators.rules  # noqa: F401  (registers the rules)
+import fedrank.aggregators.measured
+import fedrank.aggregators.rules  # noqa: F401  (register the rules)
 from fedrank.aggregators.base import (
     RULES,
     Aggregator,

@@ -43,6 +43,7 @@ class Role(enum.Enum):
     WEIGHTS = "(inner products, m): the weight of each update"
     MIXING = "(inner products, m, rng): how often each update counts in each of the mixed ones"
     GROUPING = "(number of updates, rng): the same, by chance alone"
+    MEASURED = "(updates, m): one vector, a candidate that validators measure"
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,11 @@ def grouping(name: str, source: str, max_malicious: MaxMalicious = any_number) -
     return partial(_register, Role.GROUPING, name, source, max_malicious)
 
 
+def measured(name: str, source: str) -> Callable[[F], F]:
+    """Register a function (updates, m) that makes candidates, among which validators choose."""
+    return partial(_register, Role.MEASURED, name, source, any_number)
+
+
 @dataclass(frozen=True)
 class Aggregator:
     """Pre-aggregators, one after the other, and the rule at their end: `nnm+trimmed-mean`.
@@ -133,6 +139,8 @@ class Aggregator:
         if last not in RULES or RULES[last].is_preaggregator:
             hint = did_you_mean(last, _names(preaggregators=False))
             raise ConfigError(f"unknown aggregator {last!r} in {self.name!r}{hint}")
+        if before and self.measures:
+            raise ConfigError(f"{last!r} takes no pre-aggregators, got {self.name!r}")
         given = checked(self.rule.function, self.parameters, f"the aggregator {last!r}")
         object.__setattr__(self, "parameters", given)
 
@@ -168,7 +176,12 @@ class Aggregator:
     @property
     def sliceable(self) -> bool:
         """Whether some coordinates can be aggregated without the others, once the products are known."""
-        return self.rule.role is not Role.WHOLE
+        return self.rule.role not in (Role.WHOLE, Role.MEASURED)
+
+    @property
+    def measures(self) -> bool:
+        """Whether validators measure what updates do."""
+        return self.rule.role is Role.MEASURED
 
     def max_malicious(self, clients: int) -> int:
         """Return how many malicious ones among some clients all parts can bear; -1: too few clients."""

@@ -49,3 +49,31 @@ def row_means(values: NDArray[np.floating], first: int, last: int) -> NDArray[np
             total += values[i, j]
         means[i] = total / (last - first)
     return means
+
+
+@numba.njit(cache=True, nogil=True)
+def add_squares(updates: NDArray[np.floating], limit: float, squares: NDArray[np.float64]) -> None:
+    """Add the squared length of each row, with values clipped."""
+    for i in range(len(updates)):
+        row = updates[i]
+        total = 0.0
+        for j in range(row.size):
+            value = min(max(np.float64(row[j]), -limit), limit)
+            total += value * value
+        squares[i] += total
+
+
+@numba.njit(cache=True, nogil=True)
+def add_clipped(
+    updates: NDArray[np.floating],
+    limit: float,
+    factors: NDArray[np.float64],
+    unit_of: NDArray[np.intp],
+    sums: NDArray[np.float32],
+) -> None:
+    """Add each row, clipped, multiplied by its factor and rounded, to the sum of its unit."""
+    for i in range(len(updates)):
+        row, total, factor = updates[i], sums[unit_of[i]], factors[i]
+        for j in range(row.size):
+            value = min(max(np.float64(row[j]), -limit), limit)
+            total[j] += np.float32(np.rint(value * factor))

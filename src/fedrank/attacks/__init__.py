@@ -1,6 +1,7 @@
 """What malicious clients send instead of what they have learned. Each attack is one function."""
 
 import fedrank.attacks.data
+import fedrank.attacks.planned
 import fedrank.attacks.rankings
 import fedrank.attacks.vectors
 import fedrank.attacks.vem
@@ -9,6 +10,7 @@ from fedrank.attacks.base import (
     ATTACKS,
     Attack,
     Knowledge,
+    Oracle,
     Target,
     Update,
     View,
@@ -21,6 +23,7 @@ __all__ = [
     "ATTACKS",
     "Attack",
     "Knowledge",
+    "Oracle",
     "Target",
     "Update",
     "View",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ class Knowledge(enum.StrEnum):
     """Each malicious client knows what it has learned itself."""
     COLLUDERS = "the colluders' updates"
     """The malicious clients of a round know what all of them have learned."""
+    DATA = "the malicious clients' data"
+    """They also know the data of all malicious clients, selected or not, who stand in for benign ones."""
     BENIGN = "the benign updates"
     """They also know the updates that the benign clients of the round are about to send."""
 
@@ -39,6 +42,20 @@ class Target(enum.StrEnum):
     """Changes of weights."""
     EITHER = "rankings or weights"
     """Vectors: changes of weights, or displacements: each edge's reputation less its global one."""
+
+
+class Oracle(Protocol):
+    """The data of all malicious clients, on which they measure what a subnetwork does."""
+
+    def aimed_at(self, label: int) -> Oracle:
+        """Return the oracle for one class; -1 for all."""
+        ...
+
+    def loss(self, mask: NDArray[np.bool_]) -> float: ...
+
+    def gradient(self, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """Return by how much the loss grows with each edge."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -55,8 +72,13 @@ class View:
     malicious : how many colluders there are in this round.
     selected : how many clients there are in this round.
     assumed : how many malicious ones the server's rule assumes among them.
-    aggregate : what the server's rule would make of some updates; for rankings, the vote.
+    aggregate : what the server's rule would make of some updates; for rankings, the vote. If validators
+        measure, its second argument is how many of the last ones are the colluders'.
     rng : the adversary's own randomness.
+    stand_ins : what other malicious clients have learned; empty unless the attack knows their data.
+    oracle : the malicious clients' data; None unless the attack knows it.
+    measured : whether validators measure what updates do.
+    edge_limit : how many deviations of a coordinate the server's rule counts at most.
     """
 
     layout: Layout
@@ -67,8 +89,16 @@ class View:
     malicious: int
     selected: int
     assumed: int
-    aggregate: Callable[[list[Update]], Update]
+    aggregate: Callable[..., Update]
     rng: np.random.Generator
+    stand_ins: list[Update] = field(default_factory=list)
+    oracle: Oracle | None = None
+    measured: bool = False
+    edge_limit: float = math.inf
+
+    def simulate(self, honest: list[Update], sent: list[Update]) -> Update:
+        """Return what the server would make of honest updates and those of the colluders."""
+        return self.aggregate([*honest, *sent], *([len(sent)] if self.measured else []))
 
 
 Craft = Callable[..., Update | list[Update]]
@@ -88,6 +118,8 @@ class Attack:
     knows: Knowledge
     craft: Craft
     poison: Poison | None = None
+    plans: bool = False
+    """Whether it needs the malicious clients' data, whatever else it knows."""
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -148,7 +180,8 @@ def attack(name: str, *, target: Target, knows: Knowledge, source: str) -> Calla
     """Register a function as the attack of this name. The first line of its docstring is its summary."""
 
     def register(function: Craft) -> Craft:
-        _add(Attack(name, summary_of(function), source, target, knows, function))
+        plans = knows is Knowledge.DATA
+        _add(Attack(name, summary_of(function), source, target, knows, function, plans=plans))
         return function
 
     return register

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrank.ballots.format import Shape
 from fedrank.ballots.store import BallotStore
 from fedrank.ballots.tally import Tally
 from fedrank.rank import Layer, Ranking, top_count
@@ -92,12 +93,16 @@ def audit_store(store: BallotStore, before: Ranking, after: Ranking, keep: float
     for number, layer in enumerate(layout):
         middle = np.empty(layer.size)
         middle[after[layer.edges]] = _from_middle(layer)
-        base = store.base(layer)
         moments = np.zeros((3, len(clients)))
+        exact = store.codec.ballot_format.shape is Shape.EXACT
+        base = store.base(layer)
         for some, displacements in store.slices(layer, width):
             squares += (displacements**2).sum(axis=1) / (2 * layer.size) ** 2
-            points = displacements + base[some]
-            moments += [points.sum(axis=1), (points**2).sum(axis=1), (points * middle[some]).sum(axis=1)]
+            if exact:
+                moments += _moments(displacements + base[some], middle[some])
+        if not exact:
+            for some, points in store.points(layer, width):
+                moments += _moments(points, middle[some])
         total, of_squares, with_vote = moments / layer.size
         spreads = np.sqrt(of_squares - total**2) * _deviation(layer)
         agreements[number] = np.where(spreads > 0, with_vote / np.maximum(spreads, 1e-300), 1.0)
@@ -107,6 +112,11 @@ def audit_store(store: BallotStore, before: Ranking, after: Ranking, keep: float
     means = agreements.mean(axis=0)
     ballots = zip(clients, lengths.tolist(), means.tolist(), strict=True)
     return Audit(tuple(layers), tuple(BallotAudit(*ballot) for ballot in ballots))
+
+
+def _moments(points: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sums of points, of their squares, and of their products with the vote."""
+    return np.stack([points.sum(axis=1), (points**2).sum(axis=1), (points * middle).sum(axis=1)])
 
 
 def ballots_to_flip(total: NDArray[np.int64], ranking: Ranking, keep: float) -> NDArray[np.int64]:

@@ -102,7 +102,7 @@ class BallotCodec:
     def checked(self, ballot: bytes, sender: int) -> bytes:
         """Check a ballot and return the level of each edge, layer by layer in numbers of a fixed width.
 
-        `points_of` reads any part of them. Packed levels and exact rankings are such numbers already.
+        `displacements_of` reads any part of them. Packed levels and exact rankings are such numbers already.
         """
         points = np.zeros(self.layout.size, np.int64)
         self.add_to(ballot, sender, points)
@@ -125,15 +125,34 @@ class BallotCodec:
         """Return the length of a layer of what `checked` returns."""
         return (layer.size * self.checked_width(layer) + 7) // 8
 
-    def points_of(
+    def points_of(self, layer: Layer, sender: int, content: bytes, out: NDArray[np.float64]) -> None:
+        """Write the points of some neighboring edges, from their part of what `checked` returns."""
+        numbers, width = np.frombuffer(content, np.uint8), self.checked_width(layer)
+        levels = self._levels(layer, sender)
+        packing.read_points(numbers, width, levels.points, np.zeros(out.size, np.int32), out)
+
+    def displacements_of(
         self, layer: Layer, sender: int, content: bytes, base: NDArray[np.int32], out: NDArray[np.float64]
     ) -> None:
-        """Write the points of some neighboring edges, less those of `base`, from their part of a layer."""
+        """Write how far a ballot moves some neighboring edges, from their part of what `checked` returns.
+
+        `base` are their points in the broadcast. A ballot is compared with the ballot of the same format
+        that asks for no change: what all ballots lose by rounding is no displacement. Of a ballot that
+        names only the top edges it is the smallest move that agrees with it.
+        """
         numbers, width = np.frombuffer(content, np.uint8), self.checked_width(layer)
-        if self.ballot_format.shape is Shape.EXACT:
-            packing.read_positions(numbers, width, base, out)
-        else:
-            packing.read_points(numbers, width, self._levels(layer, sender).points, base, out)
+        match self.ballot_format.shape:
+            case Shape.EXACT:
+                packing.read_positions(numbers, width, base, out)
+            case Shape.LEVELS:
+                levels = self._levels(layer, sender)
+                packing.read_points(numbers, width, levels.points, levels.rounded(base // 2), out)
+            case Shape.TOP:
+                self.points_of(layer, sender, content, out)
+                border = 2 * (layer.size - self.ballot_format.named(layer.size))
+                unnamed = (out == 0) & (border > 0)
+                np.subtract(out, base, out=out, where=~unnamed)
+                np.subtract(border - 2, base, out=out, where=unnamed & (base >= border))
 
     def deviation(self, layer: Layer) -> float:
         """Return the standard deviation of the points that a ballot gives to a layer's edges."""

@@ -31,6 +31,10 @@ class Levels:
     distinct: bool
     """Whether no two edges share a level, except in a group of one level."""
 
+    def rounded(self, positions: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the points of the levels that hold some positions."""
+        return self.points[np.searchsorted(self.borders, positions, side="right") - 1]
+
 
 def levels_of(ballot_format: BallotFormat, size: int, shift: int) -> Levels:
     """Return the levels of a layer with `size` edges; the shift counts only for a dithered format."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -57,12 +57,30 @@ class BallotStore:
     def slices(self, layer: Layer, width: int) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """Yield neighboring edges of a layer, at most `width`, and the displacements of all ballots there.
 
-        A displacement is counted in points from those of the broadcast. Rows are sorted by client
-        number, and overwritten by the next slice.
+        A displacement is counted in points from what the broadcast has in the ballots' format. Rows are
+        sorted by client number, and overwritten by the next slice.
         """
+        base = self.base(layer)
+
+        def write(sender: int, content: bytes, some: slice, row: NDArray[np.float64]) -> None:
+            self.codec.displacements_of(layer, sender, content, base[some], row)
+
+        return self._slices(layer, width, write)
+
+    def points(self, layer: Layer, width: int) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Yield neighboring edges of a layer, and the points that all ballots give them, as `slices` does."""
+
+        def write(sender: int, content: bytes, _: slice, row: NDArray[np.float64]) -> None:
+            self.codec.points_of(layer, sender, content, row)
+
+        return self._slices(layer, width, write)
+
+    def _slices(
+        self, layer: Layer, width: int, write: Callable[[int, bytes, slice, NDArray[np.float64]], None]
+    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         number = self.codec.layout.layers.index(layer)
         before, bits = sum(self._layer_bytes[:number]), self.codec.checked_width(layer)
-        base, voters = self.base(layer), sorted(self.slots.items())
+        voters = sorted(self.slots.items())
         width = layer.size if width >= layer.size else max(ALIGNED, width // ALIGNED * ALIGNED)
         rows = np.empty((len(self.slots), width))
         for begin in range(0, layer.size, width):
@@ -71,7 +89,7 @@ class BallotStore:
             block = rows[:, : some.stop - begin]
             for row, (sender, slot) in zip(block, voters, strict=True):
                 content = self._content(slot * self._stride + before + first, last - first)
-                self.codec.points_of(layer, sender, content, base[some], row)
+                write(sender, content, some, row)
             yield some, block
 
     def slice_width(self, bytes_per_number: int = 40) -> int:
@@ -81,11 +99,7 @@ class BallotStore:
 
     def base(self, layer: Layer) -> NDArray[np.int32]:
         """Return the points that a layer's edges have in the broadcast."""
-        if self.codec.reference is None:
-            raise BallotError("displacements need the ranking that was sent to the clients")
-        points = np.empty(layer.size, np.int32)
-        points[self.codec.reference[layer.edges]] = 2 * np.arange(layer.size, dtype=np.int32)
-        return points
+        return broadcast_points(self.codec, layer)
 
     @property
     def voters(self) -> Collection[int]:
@@ -115,3 +129,12 @@ class BallotStore:
         content = state["_file"]
         self._file = tempfile.SpooledTemporaryFile(max_size=len(content) + 1)  # noqa: SIM115
         self._file.write(content)
+
+
+def broadcast_points(codec: BallotCodec, layer: Layer) -> NDArray[np.int32]:
+    """Return the points that a layer's edges have in the ranking that was sent to the clients."""
+    if codec.reference is None:
+        raise BallotError("displacements need the ranking that was sent to the clients")
+    points = np.empty(layer.size, np.int32)
+    points[codec.reference[layer.edges]] = 2 * np.arange(layer.size, dtype=np.int32)
+    return points

@@ -261,6 +261,9 @@ def audit(
     vote = votes[number]
     out.print(audits.layer_table(vote))
     out.print(audits.history_table(votes))
+    measured = audits.measured_table(votes, directory.experiment.data.clients)
+    if measured is not None:
+        out.print(measured)
     if not vote.audit.ballots:
         data_dir, device = data_dir or directory.data_dir, device or directory.device
         setup = build_run(directory.experiment, data_dir, device)

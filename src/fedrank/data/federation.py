@@ -61,6 +61,10 @@ class Samples:
             augmented = self.preprocess.augment(self.inputs[chosen], rng)
             yield self.preprocess(augmented), self.labels[chosen]
 
+    def some(self, numbers: Indices) -> Samples:
+        """Return the samples with these numbers."""
+        return Samples(self.inputs[numbers], self.labels[numbers], self.preprocess)
+
     def parts(self, size: int) -> Iterator[Samples]:
         """Yield the samples in order, `size` at a time."""
         for begin in range(0, len(self), size):

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Any, Protocol, Self
@@ -69,6 +69,10 @@ class Engine(Protocol):
         """Train the clients of a round and collect the messages of the honest ones."""
         ...
 
+    def measure(self, questions: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Return the validators' answers to their questions."""
+        ...
+
     def predict(self, state: Any, samples: NDArray[np.int64]) -> Predictions: ...
 
     def cpu_seconds(self) -> float: ...
@@ -120,6 +124,15 @@ class InProcessEngine(_Closing):
                     learned[client] = self.worker.learn(client)
         return EngineRound(self.worker.collected(), outcomes, learned, len(broadcast))
 
+    def measure(self, questions: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Return the validators' answers to their questions."""
+        answers = {}
+        with one_thread():
+            for validator, question in questions.items():
+                with _reported(_measuring(validator)):
+                    answers[validator] = self.worker.measure((validator, question))
+        return answers
+
     def predict(self, state: Any, samples: NDArray[np.int64]) -> Predictions:
         """Test the model of a state on these samples."""
         with one_thread(), _reported(_testing(state)):
@@ -166,6 +179,13 @@ class ProcessEngine(_Closing):
         learned = {client: done["learn", client] for client in colluding}
         return EngineRound(messages, outcomes, learned, len(broadcast))
 
+    def measure(self, questions: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Return the validators' answers to their questions."""
+        asked = list(questions.items())
+        tasks = [(_measuring(validator), "measure", (validator, question)) for validator, question in asked]
+        answers = dict(self._spread(tasks))
+        return {validator: answers[number] for number, (validator, _) in enumerate(asked)}
+
     def predict(self, state: Any, samples: NDArray[np.int64]) -> Predictions:
         """Test the model of a state on these samples."""
         self._all(_testing(state), "load", state)
@@ -206,6 +226,10 @@ class ProcessEngine(_Closing):
 
 def _training(client: int, round_number: int) -> str:
     return f"training client {client} in round {round_number + 1}"
+
+
+def _measuring(validator: int) -> str:
+    return f"measuring candidates by client {validator}"
 
 
 def _testing(state: Any) -> str:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from fedrank.ballots.candidates import question_round
 from fedrank.data import Federation, Samples
 from fedrank.errors import BallotError
 from fedrank.methods import ClientUpdate, Collector, Method
@@ -71,6 +72,13 @@ class Worker:
         samples = self.federation.train_samples(client)
         return self.method.client_update(self.received, samples, rng, self.workspace)
 
+    def measure(self, asked: tuple[int, bytes]) -> bytes:
+        """Answer the question to a validator, on a few samples of its training data."""
+        validator, question = asked
+        return measured(
+            self.method, self.federation.train_samples(validator), validator, question, self.workspace
+        )
+
     def collected(self) -> Collector:
         """Return the messages collected in this round."""
         return self.collector
@@ -86,6 +94,15 @@ class Worker:
     def predict(self, samples: NDArray[np.int64]) -> Predictions:
         """Test the model on a batch of samples."""
         return predictions(self.model, self.federation.dataset.select(samples), self.workspace.device)
+
+
+def measured(method: Any, samples: Samples, validator: int, question: bytes, workspace: Workspace) -> bytes:
+    """Answer a question on a few of a validator's samples, the same ones for all questions of a round."""
+    seed, round_number = method.network.seed, question_round(question)
+    rng = keyed_generator(seed, Purpose.MEASURING, round_number, validator)
+    some = np.sort(rng.permutation(len(samples))[: method.measuring.samples])
+    report: bytes = method.measure(question, samples.some(some), workspace)
+    return report
 
 
 def predictions(model: nn.Module, samples: Samples, device: torch.device) -> Predictions:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
 
 from fedrank.attacks import Attack, Knowledge, Target, Update, View
+from fedrank.ballots.candidates import Stage
 from fedrank.data import Federation
 from fedrank.errors import ConfigError
 from fedrank.methods import ClientUpdate, Method, knowing
+from fedrank.methods.laboratory import Laboratory
+from fedrank.methods.measured import TrialPlan
 from fedrank.methods.spaces import space_of
+from fedrank.nn import Supernetwork, Workspace
 from fedrank.randomness import Purpose, keyed_generator
 
 LEAST_CHANCE = 0.03
@@ -27,11 +34,13 @@ class Adversary:
     attack : crafts what they send.
     clients : the malicious clients.
     redraw : redraw a round's clients while half or more are malicious, as the authors did.
+    lies : what they say as validators of a measured vote's result: "push" it, or "stall" the run.
     """
 
     attack: Attack
     clients: frozenset[int]
     redraw: bool = True
+    lies: Literal["push", "stall"] = "push"
 
     def check(self, federation: Federation, per_round: int) -> None:
         """Raise ConfigError if a draw with a malicious minority is too unlikely."""
@@ -47,9 +56,27 @@ class Adversary:
         """Return the training data, with that of malicious clients changed if the attack poisons data."""
         return self.attack.poison(federation, self.clients) if self.attack.poison else federation
 
+    def learners(
+        self,
+        honest: tuple[int, ...],
+        malicious: tuple[int, ...],
+        federation: Federation,
+        seed: int,
+        round_number: int,
+    ) -> tuple[int, ...]:
+        """Return the clients whose updates the attack needs to know, beside those of the malicious ones."""
+        if self.attack.knows is Knowledge.BENIGN:
+            return honest
+        if self.attack.knows is not Knowledge.DATA:
+            return ()
+        others = [int(each) for each in federation.voters if each in self.clients and each not in malicious]
+        order = keyed_generator(seed, Purpose.STAND_INS, round_number).permutation(len(others))
+        return tuple(others[index] for index in order[: len(honest)])
+
     def craft(
         self,
         method: Method[Any],
+        federation: Federation,
         received: Any,
         learned: Mapping[int, ClientUpdate],
         honest: tuple[int, ...],
@@ -57,7 +84,9 @@ class Adversary:
     ) -> dict[int, Update]:
         """Return the update that each malicious client sends, crafted from the clients' updates."""
         attack, method = self.attack, knowing(method, len(malicious))
-        space, network = space_of(method, received), method.network
+        network = method.network
+        oracle = _laboratory(network, federation, self.clients) if attack.plans else None
+        space = space_of(method, received, oracle)
         vectors = attack.target is not Target.RANKINGS
 
         def seen(clients: tuple[int, ...]) -> list[Update]:
@@ -66,6 +95,7 @@ class Adversary:
             return [space.to_vector(update) for update in updates] if vectors else updates
 
         selected = len(honest) + len(malicious)
+        stand_ins = tuple(client for client in learned if client not in {*honest, *malicious})
         view = View(
             layout=network.layout,
             keep=network.keep,
@@ -77,11 +107,25 @@ class Adversary:
             assumed=_assumed(method, selected, len(malicious)),
             aggregate=space.combine,
             rng=keyed_generator(network.seed, Purpose.ATTACK, received.round),
+            stand_ins=seen(stand_ins),
+            oracle=oracle,
+            measured=space.measured,
+            edge_limit=space.edge_limit,
         )
         updates = attack.updates(view)
         if vectors:
             updates = [space.from_vector(update) for update in updates]
         return dict(zip(malicious, updates, strict=True))
+
+    def report(
+        self, method: Method[Any], round_number: int, voters: Collection[int], validator: int, stage: Stage
+    ) -> bytes:
+        """Return the lie that a malicious validator tells."""
+        plan = TrialPlan.of(method, round_number, len(voters))
+        mine = np.array([voter in self.clients for voter in sorted(voters)])
+        lies = plan.lies(stage, validator, mine, push=self.lies == "push")
+        report: bytes = method.inquiry(round_number).report(stage, validator, lies)  # type: ignore[attr-defined]
+        return report
 
 
 def draw_malicious(federation: Federation, share: float, seed: int) -> frozenset[int]:
@@ -97,6 +141,21 @@ def divide(clients: Iterable[int], adversary: Adversary | None) -> tuple[tuple[i
     selected = tuple(clients)
     honest = tuple(client for client in selected if client not in enemies)
     return honest, tuple(client for client in selected if client in enemies)
+
+
+def _laboratory(network: Supernetwork, federation: Federation, clients: Collection[int]) -> Laboratory:
+    own = [
+        federation.train_samples(client)
+        for client in sorted(clients)
+        if federation.clients[client].train.size
+    ]
+    return Laboratory(network, own, workspace_of(network))
+
+
+@lru_cache(maxsize=1)
+def workspace_of(network: Supernetwork) -> Workspace:
+    """Return the adversary's networks, kept from round to round."""
+    return Workspace(network)
 
 
 def _assumed(method: Method[Any], selected: int, malicious: int) -> int:

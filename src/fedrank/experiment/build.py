@@ -102,4 +102,4 @@ def build_adversary(experiment: Experiment, federation: Federation) -> Adversary
         return None
     malicious = draw_malicious(federation, section.share, experiment.seed)
     attack = attack_named(section.name).having(**section.parameters)
-    return Adversary(attack, malicious, section.redraw)
+    return Adversary(attack, malicious, section.redraw, section.lies)

@@ -99,7 +99,7 @@ class MethodSection(Section):
     """The federated algorithm."""
 
     name: Literal["frl", "fedavg", "signsgd", "topk"] = "frl"
-    vote: str | dict[str, Any] = "screened-mean"
+    vote: str | dict[str, Any] = "measured-mean"
     aggregator: str | dict[str, Any] = "mean"
     share: float = Field(default=0.1, gt=0, le=1)
     server_rate: float = Field(default=0.003, gt=0)
@@ -174,6 +174,7 @@ class AttackSection(Section):
     name: str = "none"
     share: float = Field(default=0.0, ge=0, lt=1)
     redraw: bool = True
+    lies: Literal["push", "stall"] = "push"
 
     @field_validator("name")
     @classmethod
@@ -255,6 +256,10 @@ class Experiment(Section):
         """Return a digest of the settings that determine the result of a round."""
         values = self.model_dump(exclude={"name": True, "rounds": True, "evaluate_every": True})
         del values["method"]["memory"]
+        if self.method.name != "frl":  # the vote does not apply; this was its default when digests were made
+            values["method"]["vote"] = "screened-mean"
+        if self.attack.lies == "push":  # older versions had no such setting
+            del values["attack"]["lies"]
         if not self.data.test_shards:  # older versions had no such setting
             del values["data"]["test_shards"]
         values["method"] = former_method(values["method"])

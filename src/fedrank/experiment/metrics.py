@@ -36,6 +36,8 @@ class Evaluation:
     test_samples: int
     backdoor: float | None = None
     """The share of samples with a backdoor trigger that are classified as the attacker wants."""
+    worst_class: float | None = None
+    """The lowest accuracy of a class on the global test set."""
     accuracies: dict[int, float] = field(default_factory=dict)
     """The accuracy of every client with test samples, by client number."""
     samples: dict[int, int] = field(default_factory=dict)
@@ -68,6 +70,7 @@ def evaluation(federation: Federation, predictions: Predictions) -> Evaluation:
         test_loss=float(predictions.losses[on_test].mean(dtype=np.float64)),
         test_samples=federation.test.size,
         backdoor=_backdoor(federation, predictions.correct, position),
+        worst_class=_worst_class(federation, predictions.correct[on_test]),
         accuracies=dict(zip(_tested(federation), accuracies.tolist(), strict=True)),
         samples={number: federation.clients[number].test.size for number in _tested(federation)},
     )
@@ -75,6 +78,14 @@ def evaluation(federation: Federation, predictions: Predictions) -> Evaluation:
 
 def _tested(federation: Federation) -> list[int]:
     return [number for number, client in enumerate(federation.clients) if client.test.size]
+
+
+def _worst_class(federation: Federation, correct: NDArray[np.bool_]) -> float:
+    """Return the lowest accuracy of a class, given what is correct on the global test set."""
+    labels = federation.dataset.labels[federation.test]
+    count = np.bincount(labels, minlength=federation.dataset.classes)
+    hits = np.bincount(labels, correct, federation.dataset.classes)
+    return float((hits[count > 0] / count[count > 0]).min())
 
 
 def _backdoor(

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from fedrank.ballots.audit import Audit
+from fedrank.ballots.candidates import Measured
 from fedrank.ballots.traffic import Traffic
 from fedrank.experiment.metrics import Evaluation
 
@@ -38,6 +39,8 @@ class RoundRecord(Record, frozen=True):
     malicious: tuple[int, ...] = ()
     vote: Audit | None = None
     """How safe the vote was, for methods that vote on edges."""
+    measured: Measured | None = None
+    """What validators measured, for methods that ask for it."""
 
     @property
     def sent(self) -> Traffic:
@@ -75,6 +78,7 @@ class CellEvaluation(Record, frozen=True):
     test_loss: float | None = None
     test_samples: int | None = None
     backdoor: float | None = None
+    worst_class: float | None = None
 
 
 class Curve(Record, frozen=True):
@@ -85,6 +89,8 @@ class Curve(Record, frozen=True):
     loss: list[float] = []
     clients: list[float] = []
     """The mean over clients."""
+    worst_class: list[float] = []
+    """The lowest accuracy of a class."""
 
 
 class MadeWith(Record, frozen=True):

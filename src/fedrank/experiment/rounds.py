@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedrank.attacks import Knowledge
+from fedrank.aggregators.measured import Measuring
 from fedrank.ballots.audit import Audit, audit_vote
+from fedrank.ballots.candidates import Measured, Stage
 from fedrank.ballots.traffic import Traffic
 from fedrank.data import Federation
 from fedrank.engine import Engine, EngineRound
@@ -22,6 +23,7 @@ from fedrank.errors import ConfigError, ModelError, TooFewUpdatesError, Training
 from fedrank.experiment.adversary import Adversary, divide
 from fedrank.experiment.metrics import Evaluation, evaluation, test_samples
 from fedrank.methods import Method, check_clients, knowing
+from fedrank.methods.measured import Ask, measured_vote
 from fedrank.randomness import Purpose, keyed_generator
 
 MOST_DRAWS = 1000
@@ -43,6 +45,8 @@ class Round:
     evaluation: Evaluation | None
     vote: Audit | None
     """How safe the vote was, for methods that vote on edges."""
+    measured: Measured | None
+    """What validators measured, for methods that ask for it."""
     wall_seconds: float
 
 
@@ -105,6 +109,13 @@ class RunSetup:
         voters, per_round = self.federation.voters, self.schedule.per_round
         return select(voters, per_round, self.method.network.seed, round_number, avoided)
 
+    def validators(self, round_number: int) -> tuple[int, ...]:
+        """Draw the validators of a round, by a draw of their own; none if the method needs none."""
+        how = measuring(self.method)
+        if how is None:
+            return ()
+        return draw_validators(self.federation.voters, how.validators, self.method.network.seed, round_number)
+
     def measure(self, engine: Engine, state: Any) -> Evaluation:
         """Test the model of `state` on every client's test data and on the global test set."""
         return evaluation(self.federation, engine.predict(state, test_samples(self.federation)))
@@ -138,35 +149,55 @@ def run_rounds(setup: RunSetup, engine: Engine, state: Any) -> Rounds:
         honest, malicious = divide(clients, setup.adversary)
         broadcast = setup.method.broadcast(state)
         if setup.adversary and malicious and not setup.adversary.attack.poison:
-            collected = attacked(setup.adversary, setup.method, engine, broadcast, honest, malicious)
+            collected = attacked(setup, engine, broadcast, honest, malicious)
         else:
             collected = engine.collect(broadcast, clients)
 
         def measure(state: Any) -> Evaluation | None:
             return setup.measure(engine, state) if setup.schedule.measures(state.round) else None
 
-        state, done = conclude(setup.method, setup.adversary, state, clients, collected, measure, begin)
+        ask = asking(setup, engine, state.round, collected)
+        validators = setup.validators(state.round)
+        state, done = conclude(
+            setup.method, setup.adversary, state, clients, collected, measure, begin, validators, ask
+        )
         yield state, done
 
 
+def asking(setup: RunSetup, engine: Engine, round_number: int, collected: Collected) -> Ask:
+    """Return what puts questions to validators. Malicious ones lie, unless their attack poisons data."""
+
+    def ask(stage: Stage, questions: Mapping[int, bytes]) -> dict[int, bytes]:
+        honest, liars = divide(questions, setup.adversary)
+        if setup.adversary is None or setup.adversary.attack.poison:
+            honest, liars = tuple(questions), ()
+        answers = engine.measure({validator: questions[validator] for validator in honest})
+        for liar in liars:
+            assert setup.adversary is not None
+            answers[liar] = setup.adversary.report(
+                setup.method, round_number, collected.messages.voters, liar, stage
+            )
+        return answers
+
+    return ask
+
+
 def attacked(
-    adversary: Adversary,
-    method: Method[Any],
-    engine: Engine,
-    broadcast: bytes,
-    honest: tuple[int, ...],
-    malicious: tuple[int, ...],
+    setup: RunSetup, engine: Engine, broadcast: bytes, honest: tuple[int, ...], malicious: tuple[int, ...]
 ) -> EngineRound:
     """Train a round's clients; the malicious ones send what their attack crafts."""
+    method, adversary = setup.method, setup.adversary
+    assert adversary is not None
     received = method.receive(broadcast)
-    if adversary.attack.knows is Knowledge.BENIGN:
+    known = adversary.learners(honest, malicious, setup.federation, method.network.seed, received.round)
+    if known == honest:
         collected = engine.collect(broadcast, (), (*honest, *malicious))
         for client in honest:
             learned = collected.learned[client]
             collected.add(client, method.encode(received, learned.update, client), learned.loss)
     else:
-        collected = engine.collect(broadcast, honest, malicious)
-    crafted = adversary.craft(method, received, collected.learned, honest, malicious)
+        collected = engine.collect(broadcast, honest, (*malicious, *known))
+    crafted = adversary.craft(method, setup.federation, received, collected.learned, honest, malicious)
     for client, update in crafted.items():
         collected.add(client, method.encode(received, update, client))
     return collected
@@ -180,12 +211,17 @@ def conclude(
     collected: Collected,
     measure: Callable[[Any], Evaluation | None],
     begin: float,
+    validators: Sequence[int],
+    ask: Ask,
 ) -> tuple[Any, Round]:
     """Aggregate the messages of a round; return the next state and the record of the round."""
     honest, malicious = divide(clients, adversary)
-    before, vote = state, None
+    before, vote, measured = state, None, None
     try:
-        state = knowing(method, len(malicious)).aggregate(before, collected.messages)
+        if measuring(method):
+            state, measured = measured_vote(method, before, collected.messages, validators, ask)
+        else:
+            state = knowing(method, len(malicious)).aggregate(before, collected.messages)
         if hasattr(state, "ranking"):
             vote = audit_vote(collected.messages, before.ranking, state.ranking, method.network.keep)
     except TooFewUpdatesError:
@@ -202,11 +238,25 @@ def conclude(
         malicious=malicious,
         train_loss=collected.mean_loss(honest),
         refused=collected.refused,
-        sent=Traffic(collected.upload_bytes / len(clients), collected.download_bytes),
+        sent=_sent(collected, measured, len(clients)),
         evaluation=measure(state),
         vote=vote,
+        measured=measured,
         wall_seconds=time.perf_counter() - begin,
     )
+
+
+def _sent(collected: Collected, measured: Measured | None, clients: int) -> Traffic:
+    """Return the bytes per client of the round; what validators transferred is added."""
+    reports, questions = (measured.report_bytes, measured.question_bytes) if measured else (0, 0)
+    return Traffic(
+        (collected.upload_bytes + reports) / clients, collected.download_bytes + questions / clients
+    )
+
+
+def measuring(method: Method[Any]) -> Measuring | None:
+    """Return how validators measure, for a method that asks for them."""
+    return getattr(method, "measuring", None)
 
 
 def avoided_by(adversary: Adversary | None) -> frozenset[int]:
@@ -235,6 +285,15 @@ def select(
         f"in each of {MOST_DRAWS} draws of {count} clients, half or more were malicious: "
         "use a smaller share of them, or allow such rounds (attack.redraw = false)"
     )
+
+
+def draw_validators(
+    clients: Sequence[int] | NDArray[np.int64], count: int, seed: int, round_number: int
+) -> tuple[int, ...]:
+    """Draw the validators of a round, all clients if there are no more than `count`."""
+    rng = keyed_generator(seed, Purpose.VALIDATORS, round_number)
+    drawn = rng.choice(len(clients), min(count, len(clients)), replace=False)
+    return tuple(sorted(int(clients[index]) for index in drawn))
 
 
 def check_fit(model: nn.Module, federation: Federation) -> None:

@@ -163,4 +163,5 @@ def record_of(done: Round) -> RoundRecord:
         clients=done.clients,
         malicious=done.malicious,
         vote=done.vote,
+        measured=done.measured,
     )

@@ -11,9 +11,19 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedrank.data import Samples
-from fedrank.engine.task import EVALUATION_BATCH, one_thread, predictions
+from fedrank.engine.task import EVALUATION_BATCH, measured, one_thread, predictions
 from fedrank.flower.directory import claim
-from fedrank.flower.wire import ACCURACY, EXAMPLES, METRICS, answer, read_question
+from fedrank.flower.wire import (
+    ACCURACY,
+    EXAMPLES,
+    MEASURE,
+    METRICS,
+    QUESTION,
+    REPORT,
+    answer,
+    as_record,
+    read_question,
+)
 from fedrank.methods import FRL, ClientUpdate, FRLState
 from fedrank.methods.frl import RoundInput
 from fedrank.nn import Supernetwork, Workspace
@@ -51,6 +61,18 @@ class Voter:
             learned = self.learn(received, number)
         ballot = self.method.encode(received, learned.update, number)
         return Message(answer(ballot, learned.loss, len(self.train)), reply_to=message)
+
+    def report(self, question: bytes, number: int) -> bytes:
+        """Return what this validator says about candidates."""
+        workspace = _workspace(self.method.network, self.device)
+        return measured(self.method, self.train, number, question, workspace)
+
+    def measure(self, message: Message) -> Message:
+        """Reply to a validator's question with a report."""
+        question, number = read_question(message, QUESTION)
+        with one_thread():
+            report = self.report(question, number)
+        return Message(RecordDict({REPORT: as_record(report)}), reply_to=message)
 
     def assess(self, message: Message) -> Message:
         """Reply with the accuracy of the global model on this client's test data."""
@@ -92,6 +114,10 @@ def voting(app: ClientApp) -> Callable[[Callable[[Context], Voter]], Callable[[C
         @app.train()
         def train(message: Message, context: Context) -> Message:
             return voter(context).vote(message)
+
+        @app.evaluate(MEASURE)
+        def measure(message: Message, context: Context) -> Message:
+            return voter(context).measure(message)
 
         @app.evaluate()
         def evaluate(message: Message, context: Context) -> Message:

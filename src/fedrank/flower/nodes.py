@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from flwr.app import UserConfig
 
-from fedrank.attacks import Knowledge, attack_named
+from fedrank.attacks import attack_named
+from fedrank.ballots.candidates import question_round, question_stage
 from fedrank.data import Client, Dataset, Federation, default_data_dir, find_source
 from fedrank.engine.task import Worker
 from fedrank.errors import ConfigError, DataError
@@ -123,9 +124,16 @@ class Colluder(Voter):
         else:
             worker = Worker(self.method, setup.federation, self.device)
             worker.received = received
-            known = malicious
-            if setup.adversary.attack.knows is Knowledge.BENIGN:
-                known = (*honest, *malicious)
-            learned |= {client: worker.learn(client) for client in known if client != number}
-        crafted = setup.adversary.craft(self.method, received, learned, honest, malicious)
+            seed = self.method.network.seed
+            known = setup.adversary.learners(honest, malicious, setup.federation, seed, received.round)
+            learned |= {client: worker.learn(client) for client in (*malicious, *known) if client != number}
+        crafted = setup.adversary.craft(self.method, setup.federation, received, learned, honest, malicious)
         return ClientUpdate(crafted[number], own.loss)
+
+    def report(self, question: bytes, number: int) -> bytes:
+        """Lie for the malicious clients, as in a local run where everyone votes."""
+        setup = self.setup
+        assert setup.adversary is not None
+        round_number = question_round(question)
+        voters = setup.select(round_number)
+        return setup.adversary.report(self.method, round_number, voters, number, question_stage(question))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +15,25 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedrank.ballots import BallotStore, Tally
+from fedrank.ballots.candidates import Stage
 from fedrank.errors import BallotError, ConfigError, TrainingError
 from fedrank.experiment.adversary import Adversary
 from fedrank.experiment.metrics import Evaluation
-from fedrank.experiment.rounds import Round, avoided_by, conclude, select
+from fedrank.experiment.rounds import Round, avoided_by, conclude, draw_validators, select
 from fedrank.flower.directory import NodeDirectory
 from fedrank.flower.exchange import exchange, objected
-from fedrank.flower.wire import ACCURACY, LOSS, as_record, from_record, metric, question, read_answer
+from fedrank.flower.wire import (
+    ACCURACY,
+    LOSS,
+    MEASURE,
+    QUESTION,
+    as_record,
+    from_record,
+    metric,
+    question,
+    read_answer,
+    read_report,
+)
 from fedrank.methods import FRL
 from fedrank.methods.frl import FRLState
 
@@ -181,8 +193,50 @@ class RankVote(Strategy):
             begin = time.perf_counter()
             opened = self._poll(grid, state, config or ConfigRecord())
             clients = tuple(opened.clients.values())
-            state, done = conclude(self.method, self.adversary, opened.state, clients, opened, measure, begin)
+            validators = self._validators(state.round)
+
+            def ask(_: Stage, questions: Mapping[int, bytes]) -> dict[int, bytes]:
+                return self._ask(grid, questions)
+
+            state, done = conclude(
+                self.method, self.adversary, opened.state, clients, opened, measure, begin, validators, ask
+            )
             yield state, done
+
+    def _validators(self, round_number: int) -> tuple[int, ...]:
+        """Draw the validators of a round from the clients that are online."""
+        if self.method.measuring is None:
+            return ()
+        count = self.method.measuring.validators
+        return draw_validators(list(self._askable()), count, self.method.network.seed, round_number)
+
+    def _ask(self, grid: Grid, questions: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Send validators their questions; return the reports of those who answer."""
+        nodes = self._askable()
+        clients = {nodes[client]: client for client in questions if client in nodes}
+        messages = [
+            Message(
+                question(as_record(questions[client]), client, ConfigRecord(), QUESTION),
+                node,
+                f"{MessageType.EVALUATE}.{MEASURE}",
+                ttl=self.deadline + CLOCKS,
+                group_id=str(self._open.state.round + 1),
+            )
+            for node, client in clients.items()
+        ]
+        reports = {}
+        for reply in exchange(grid, messages, self.deadline, self._no_report):
+            node = reply.metadata.src_node_id
+            try:
+                reports[clients[node]] = read_report(reply)
+            except BallotError as error:
+                self._no_report(node, f"sent an illegal report: {error}", illegal=True)
+        return {client: reports[client] for client in questions if client in reports}
+
+    def _no_report(self, node: int, reason: str, *, illegal: bool = False) -> None:
+        logger.warning("No report from node %d: it %s", node, reason)
+        if illegal:
+            self.illegal[node] += 1
 
     def _poll(self, grid: Grid, state: FRLState, config: ConfigRecord) -> OpenRound:
         """Collect ballots, repeating the round until there are enough legal ones."""

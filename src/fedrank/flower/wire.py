@@ -11,6 +11,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from fedrank.errors import BallotError
 
 BROADCAST, BALLOT, CONFIG, METRICS = "broadcast", "ballot", "config", "metrics"
+QUESTION, REPORT, MEASURE = "question", "report", "measure"
 NUMBER = "client-number"
 LOSS, EXAMPLES, ACCURACY = "train-loss", "num-examples", "accuracy"
 STYPE = "fedrank.wire"
@@ -32,19 +33,19 @@ def from_record(record: object) -> bytes:
     return array.data
 
 
-def question(broadcast: ArrayRecord, number: int, config: ConfigRecord) -> RecordDict:
-    """Return the server's question to one client."""
+def question(content: ArrayRecord, number: int, config: ConfigRecord, name: str = BROADCAST) -> RecordDict:
+    """Return the server's question to one client: a broadcast, or candidates to measure."""
     own = ConfigRecord({**config, NUMBER: number.to_bytes(8, "little")})
-    return RecordDict({BROADCAST: broadcast, CONFIG: own})
+    return RecordDict({name: content, CONFIG: own})
 
 
-def read_question(message: Message) -> tuple[bytes, int]:
-    """Return the broadcast and the client number of a question."""
+def read_question(message: Message, name: str = BROADCAST) -> tuple[bytes, int]:
+    """Return the content and the client number of a question."""
     content = message.content
     number = content.config_records[CONFIG][NUMBER]
     if not isinstance(number, bytes):
         raise BallotError("the question contains no client number")
-    return from_record(content.array_records[BROADCAST]), int.from_bytes(number, "little")
+    return from_record(content.array_records[name]), int.from_bytes(number, "little")
 
 
 def answer(ballot: bytes, loss: float, examples: int) -> RecordDict:
@@ -57,6 +58,13 @@ def read_answer(message: Message) -> tuple[bytes, float | None]:
     if set(message.content) != {BALLOT, METRICS}:
         raise BallotError("expected an answer with a ballot and metrics only")
     return from_record(message.content[BALLOT]), metric(message, LOSS, LARGEST_LOSS)
+
+
+def read_report(message: Message) -> bytes:
+    """Return the report of a validator's answer."""
+    if set(message.content) != {REPORT}:
+        raise BallotError("expected an answer with a report only")
+    return from_record(message.content[REPORT])
 
 
 def metric(message: Message, name: str, largest: float) -> float | None:

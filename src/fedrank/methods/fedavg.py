@@ -7,10 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedrank.aggregators import Aggregator, AssumedMalicious
+from fedrank.aggregators.measured import Measuring, measuring_of
+from fedrank.ballots.candidates import Inquiry, question_round
+from fedrank.data import Samples
+from fedrank.errors import ConfigError
 from fedrank.methods.message import Content
+from fedrank.methods.proposals import Proposals, WeightProposals, weights_report
 from fedrank.methods.weights import Floats, UpdateStore, WeightMethod, WeightState, aggregated, moved
+from fedrank.nn import Workspace
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,33 @@ class FedAvg(WeightMethod):
 
     def aggregate(self, state: WeightState, collected: UpdateStore) -> WeightState:
         """Move the weights by the aggregate of the updates."""
+        if self.rule.measures:
+            raise ConfigError(f"the aggregator {self.rule.name!r} needs validators")
         return moved(state, self.combine(collected.in_order(), state.round))
+
+    @property
+    def measuring(self) -> Measuring | None:
+        """How validators measure, if the aggregator asks for them."""
+        return measuring_of(self.rule)
+
+    def inquiry(self, round_number: int) -> Inquiry:
+        """Return what the server and the validators of a round agree on."""
+        return Inquiry(self.run, self.network.layout.digest, round_number)
+
+    def proposals(
+        self, state: WeightState, collected: UpdateStore, members: NDArray[np.float64]
+    ) -> Proposals:
+        """Return the weights that units of updates lead to."""
+        assert self.measuring is not None
+        return WeightProposals(self.network, state.weights, collected, self.measuring.edges, members)
+
+    def adopt(self, state: WeightState, step: Floats) -> WeightState:
+        """Return the next state after a step that validators have chosen."""
+        return moved(state, step)
+
+    def measure(self, question: bytes, samples: Samples, workspace: Workspace) -> bytes:
+        """Report what candidates do to the loss on a validator's data."""
+        return weights_report(question, self.inquiry(question_round(question)), samples, workspace)
 
     def combine(self, updates: list[Floats], round_number: int) -> Floats:
         """Return the aggregate of the updates of a round."""

@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedrank.aggregators import Aggregator, AssumedMalicious
+from fedrank.aggregators.measured import Measuring, measuring_of
 from fedrank.ballots import BallotCodec, BallotFormat, BallotStore, MessageType, Shape, Tally
+from fedrank.ballots.candidates import Inquiry, question_round
 from fedrank.ballots.codec import round_of
 from fedrank.data import Samples
 from fedrank.errors import BallotError, ConfigError, RunError
 from fedrank.methods.base import ClientUpdate
-from fedrank.methods.votes import robust_vote
+from fedrank.methods.proposals import Proposals, RankingProposals, rankings_report
+from fedrank.methods.votes import Ballots, robust_vote
 from fedrank.nn import LocalTraining, Supernetwork, Workspace, edge_popup
 from fedrank.rank import Ranking, check_ranking
 
@@ -64,7 +67,7 @@ class FRL:
     broadcasts: str = "exact packed"
     rate_decay: float = 0.999
     run: bytes = bytes(16)
-    vote: str | Mapping[str, Any] | Aggregator = "screened-mean"
+    vote: str | Mapping[str, Any] | Aggregator = "measured-mean"
     assumed_malicious: AssumedMalicious = 0.4
     memory: int = 2**30
 
@@ -104,20 +107,53 @@ class FRL:
 
     def encode(self, received: RoundInput, update: Ranking, sender: int) -> bytes:
         """Send the ranking to the server as a ballot (line 13)."""
-        return self._ballot_codec(received).encode(update, sender)
+        return self.ballot_codec(received).encode(update, sender)
 
     def collector(self, received: RoundInput, asked: Collection[int]) -> Tally | BallotStore:
         """Return an empty tally, or an empty store for a vote that must see all ballots together."""
-        codec = self._ballot_codec(received)
+        codec = self.ballot_codec(received)
         return Tally(codec, asked) if self.vote == BORDA else BallotStore(codec, asked, self.memory // 2)
 
-    def aggregate(self, state: FRLState, collected: Tally | BallotStore) -> FRLState:
-        """Let the ballots vote on the next ranking (line 15)."""
+    def aggregate(self, state: FRLState, collected: Tally | Ballots) -> FRLState:
+        """Let the ballots vote on the next ranking (line 15).
+
+        A measured vote needs validators: `proposals` makes what they choose from.
+        """
         if isinstance(collected, Tally):
             return FRLState(state.round + 1, collected.vote())
         assert self.rule is not None
+        if self.rule.measures:
+            raise ConfigError(f"the vote {self.rule.name!r} needs validators")
         malicious = self.rule.assumed(self.assumed_malicious, len(collected.voters))
         return FRLState(state.round + 1, robust_vote(collected, self.rule, malicious, self.network.seed))
+
+    @property
+    def measuring(self) -> Measuring | None:
+        """How validators measure, if the vote asks for them."""
+        return measuring_of(self.rule)
+
+    def inquiry(self, round_number: int) -> Inquiry:
+        """Return what the server and the validators of a round agree on."""
+        return Inquiry(self.run, self.network.layout.digest, round_number)
+
+    def proposals(self, state: FRLState, collected: Ballots, members: NDArray[np.float64]) -> Proposals:
+        """Return the rankings that units of ballots vote for."""
+        assert self.measuring is not None
+        return RankingProposals(self.network, state.ranking, collected, self.measuring.edges, members)
+
+    def unmeasured(self, state: FRLState, collected: Ballots) -> Ranking:
+        """Return what all ballots of a measured vote make together, if nobody measures them."""
+        members = np.eye(len(collected.voters))
+        made = self.proposals(state, collected, members).result(np.ones(len(members), np.bool_))
+        return np.asarray(made, np.int32)
+
+    def adopt(self, state: FRLState, ranking: Ranking) -> FRLState:
+        """Return the next state with a ranking that validators have chosen."""
+        return FRLState(state.round + 1, ranking)
+
+    def measure(self, question: bytes, samples: Samples, workspace: Workspace) -> bytes:
+        """Report what candidates do to the loss on a validator's data."""
+        return rankings_report(question, self.inquiry(question_round(question)), samples, workspace)
 
     def model(self, state: FRLState) -> nn.Module:
         """Return the subnetwork of the global ranking."""
@@ -136,7 +172,8 @@ class FRL:
             raise RunError(f"the checkpoint does not hold a ranking of this network ({error})") from error
         return state
 
-    def _ballot_codec(self, received: RoundInput) -> BallotCodec:
+    def ballot_codec(self, received: RoundInput) -> BallotCodec:
+        """Return the codec of a round's ballots."""
         ballot_format = BallotFormat.parse(self.ballots)
         return BallotCodec(self.network.layout, ballot_format, received.ranking, self.run, received.round)
 

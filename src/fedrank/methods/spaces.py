@@ -6,20 +6,31 @@ its reputation in the broadcast. So one attack on vectors serves both worlds.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.ballots import BallotCodec, BallotStore
+from fedrank.ballots import BallotCodec, BallotStore, Shape
+from fedrank.ballots.candidates import Stage
+from fedrank.ballots.store import broadcast_points
 from fedrank.errors import ConfigError
 from fedrank.methods.base import Method
 from fedrank.methods.fedavg import FedAvg
 from fedrank.methods.frl import FRL, FRLState, RoundInput
+from fedrank.methods.laboratory import Laboratory
+from fedrank.methods.measured import TrialPlan, measured_vote
 from fedrank.methods.signsgd import SignSGD
+from fedrank.methods.votes import Ballots
 from fedrank.methods.weights import Floats, WeightState
-from fedrank.rank import Ranking, rank, reputation, vote_on
+from fedrank.rank import Layer, Ranking, rank, reputation, vote_on
+
+SIMULATED_VALIDATORS = 20
+SIMULATED_SAMPLES = 16
+"""How an adversary simulates a measured vote."""
 
 
 class Space(Protocol):
@@ -38,9 +49,51 @@ class Space(Protocol):
         """Return the update that is closest to a vector."""
         ...
 
-    def combine(self, updates: list[NDArray[Any]]) -> NDArray[Any]:
-        """Return what the server makes of some updates: all who know the algorithm can compute it."""
+    def combine(self, updates: list[NDArray[Any]], malicious: int = 0) -> NDArray[Any]:
+        """Return what the server makes of some updates: all who know the algorithm can compute it.
+
+        The last ones are those of malicious clients, whose validators lie for them.
+        """
         ...
+
+    @property
+    def measured(self) -> bool:
+        """Whether validators measure what updates do."""
+        ...
+
+    @property
+    def edge_limit(self) -> float:
+        """How many deviations of a coordinate count at most."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class DenseBallots:
+    """Exact ballots as displacements in memory: a store for simulations, without writing and reading."""
+
+    codec: BallotCodec
+    rows: list[Floats]
+    memory: int = 2**62
+
+    @property
+    def voters(self) -> range:
+        """Who has voted."""
+        return range(len(self.rows))
+
+    def slice_width(self, bytes_per_number: int = 40) -> int:  # noqa: ARG002
+        """Return how many edges of all ballots to look at together."""
+        return max(2**12, 2**19 // len(self.rows))
+
+    def slices(self, layer: Layer, width: int) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Yield neighboring edges of a layer, and the displacements of all ballots there, in points."""
+        for begin in range(0, layer.size, width):
+            some = slice(begin, min(begin + width, layer.size))
+            where = slice(layer.offset + some.start, layer.offset + some.stop)
+            yield some, 2.0 * np.array([row[where] for row in self.rows], np.float64)
+
+    def base(self, layer: Layer) -> NDArray[np.int32]:
+        """Return the points that a layer's edges have in the broadcast."""
+        return broadcast_points(self.codec, layer)
 
 
 @dataclass(frozen=True)
@@ -49,6 +102,7 @@ class RankingSpace:
 
     method: FRL
     received: RoundInput
+    laboratory: Laboratory | None = None
 
     @property
     def reference(self) -> Ranking:
@@ -65,16 +119,61 @@ class RankingSpace:
         layout = self.method.network.layout
         return rank((reputation(self.reference, layout) + vector).astype(np.float32), layout)
 
-    def combine(self, updates: list[Ranking]) -> Ranking:
+    def combine(self, updates: list[Ranking], malicious: int = 0) -> Ranking:
         """Return the vote of some rankings."""
-        method, layout = self.method, self.method.network.layout
+        method, state = self.method, FRLState(self.received.round, self.reference)
         if method.rule is None:
-            return vote_on(updates, layout)
-        codec = BallotCodec(layout, reference=self.reference, round=self.received.round)
-        store = BallotStore(codec, memory=method.memory // 2)
+            return vote_on(updates, method.network.layout)
+        ballots = self._ballots(updates)
+        if not method.rule.measures:
+            return method.aggregate(state, ballots).ranking
+        if self.laboratory is None:
+            return method.unmeasured(state, ballots)
+        return self._measured(state, ballots, malicious)
+
+    @property
+    def measured(self) -> bool:
+        """Whether validators measure what ballots do."""
+        return self.method.measuring is not None
+
+    @property
+    def edge_limit(self) -> float:
+        """How many deviations of an edge's displacement count at most."""
+        return math.inf if self.method.measuring is None else self.method.measuring.edges
+
+    def _ballots(self, updates: list[Ranking]) -> Ballots:
+        codec = self.method.ballot_codec(self.received)
+        if codec.ballot_format.shape is Shape.EXACT:
+            return DenseBallots(codec, [self.to_vector(update) for update in updates])
+        store = BallotStore(codec, memory=self.method.memory // 2)
         for sender, update in enumerate(updates):
             store.add(sender, codec.encode(update, sender))
-        return method.aggregate(FRLState(self.received.round, self.reference), store).ranking
+        return store
+
+    def _measured(self, state: FRLState, ballots: Ballots, malicious: int) -> Ranking:
+        """Simulate a measured vote: malicious clients' data is the validators', and a fifth of those lie."""
+        laboratory = self.laboratory
+        assert laboratory is not None
+        voters = len(ballots.voters)
+        plan = TrialPlan.of(self.method, state.round, voters, draw=1)
+        mine = np.arange(voters) >= voters - malicious
+        clients = laboratory.clients[:SIMULATED_VALIDATORS]
+        liars = math.ceil(len(clients) / 4) if malicious else 0
+
+        def ask(stage: Stage, questions: Mapping[int, bytes]) -> dict[int, bytes]:
+            inquiry, answers = self.method.inquiry(state.round), {}
+            for number, question in questions.items():
+                if number < len(clients):
+                    some = clients[number].some(np.arange(min(len(clients[number]), SIMULATED_SAMPLES)))
+                    answers[number] = self.method.measure(question, some, laboratory.workspace)
+                else:
+                    lies = plan.lies(stage, number, mine, push=True)
+                    answers[number] = inquiry.report(stage, number, lies)
+            return answers
+
+        validators = range(len(clients) + liars)
+        chosen: FRLState = measured_vote(self.method, state, ballots, validators, ask, plan)[0]
+        return chosen.ranking
 
 
 @dataclass(frozen=True)
@@ -97,20 +196,30 @@ class WeightSpace:
         """Return the vector: it is an update already."""
         return vector
 
-    def combine(self, updates: list[Floats]) -> Floats:
+    @property
+    def measured(self) -> bool:
+        """Whether validators measure what updates do."""
+        return getattr(self.method, "measuring", None) is not None
+
+    @property
+    def edge_limit(self) -> float:
+        """How many deviations of a coordinate count at most."""
+        return math.inf
+
+    def combine(self, updates: list[Floats], malicious: int = 0) -> Floats:  # noqa: ARG002
         """Return the step that some updates lead to."""
         if isinstance(self.method, SignSGD):
             return self.method.step(np.sum([np.where(update >= 0, 1, -1) for update in updates], axis=0))
         return self.method.combine(updates, self.received.round)
 
 
-def space_of(method: Method[Any], received: Any) -> Space:
+def space_of(method: Method[Any], received: Any, laboratory: Laboratory | None = None) -> Space:
     """Return the space of the updates that follow a broadcast.
 
     A method of one's own can bring its own, as a function `space(received)`.
     """
     if isinstance(method, FRL):
-        return RankingSpace(method, received)
+        return RankingSpace(method, received, laboratory)
     if isinstance(method, FedAvg | SignSGD):
         return WeightSpace(method, received)
     if hasattr(method, "space"):

@@ -6,11 +6,14 @@ rank(broadcast + mean of the displacements). A robust rule in the place of the m
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fedrank.aggregators import Aggregator
-from fedrank.ballots import BallotStore
+from fedrank.ballots import BallotCodec
 from fedrank.errors import ConfigError
 from fedrank.randomness import Purpose, keyed_generator
 from fedrank.rank import Layer, Ranking
@@ -20,7 +23,26 @@ BYTES_PER_NUMBER = 40
 """A displacement, its mixture, and what the rules copy for sorting."""
 
 
-def robust_vote(store: BallotStore, rule: Aggregator, malicious: int, seed: int) -> Ranking:
+class Ballots(Protocol):
+    """All ballots of a vote, as a `BallotStore` keeps them."""
+
+    @property
+    def codec(self) -> BallotCodec: ...
+
+    @property
+    def memory(self) -> int: ...
+
+    @property
+    def voters(self) -> Collection[int]: ...
+
+    def slice_width(self, bytes_per_number: int = 40) -> int: ...
+
+    def slices(self, layer: Layer, width: int) -> Iterator[tuple[slice, NDArray[np.float64]]]: ...
+
+    def base(self, layer: Layer) -> NDArray[np.int32]: ...
+
+
+def robust_vote(store: Ballots, rule: Aggregator, malicious: int, seed: int) -> Ranking:
     """Return rank(broadcast + aggregate(displacements)), each layer by itself.
 
     A layer is judged by itself because it is ranked by itself: in distances over the whole network a large
@@ -51,7 +73,7 @@ def robust_vote(store: BallotStore, rule: Aggregator, malicious: int, seed: int)
     return ranking
 
 
-def inner_products(store: BallotStore, layer: Layer, width: int) -> NDArray[np.float64]:
+def inner_products(store: Ballots, layer: Layer, width: int) -> NDArray[np.float64]:
     """Return the inner products of all pairs of displacements in a layer.
 
     They are rounded to so few bits that sums of products of any order are exact in double precision.

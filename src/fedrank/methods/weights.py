@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from fedrank.methods.message import Content, Envelope, round_of
 from fedrank.nn import LocalTraining, Supernetwork, Workspace
 from fedrank.nn.weights import train_weights
 from fedrank.randomness import Purpose, keyed_generator
+from fedrank.rank import Layer
 
 Floats = NDArray[np.float32]
 
@@ -58,6 +59,22 @@ class UpdateStore:
         if twice := self.by_client.keys() & other.by_client.keys():
             raise BallotError(f"client {min(twice)} has sent an update to both of two workers")
         self.by_client |= other.by_client
+
+    @property
+    def voters(self) -> Collection[int]:
+        """Who has sent an update."""
+        return self.by_client.keys()
+
+    def slices(self, layer: Layer, width: int) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Yield neighboring weights of a layer, at most `width`, and their changes by all clients."""
+        updates = self.in_order()
+        for begin in range(0, layer.size, width):
+            some = slice(begin, min(begin + width, layer.size))
+            yield some, np.array([update[layer.edges][some] for update in updates], np.float64)
+
+    def slice_width(self) -> int:
+        """Return how many weights of all updates to look at together: few enough for the caches."""
+        return max(4096, 2**19 // max(1, len(self.by_client)))
 
     def in_order(self) -> list[Floats]:
         """Return the updates in the order of the clients' numbers: sums of floats depend on it."""

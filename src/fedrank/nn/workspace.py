@@ -27,3 +27,10 @@ class Workspace:
     def weights(self) -> WeightNetwork:
         """The network for training weights."""
         return WeightNetwork(self.network, self.device)
+
+    @cached_property
+    def testing(self) -> WeightNetwork:
+        """The network for testing weights, in evaluation mode."""
+        network = WeightNetwork(self.network, self.device)
+        network.module.eval()
+        return network

@@ -76,6 +76,7 @@ def _short(evaluation: Evaluation) -> CellEvaluation:
         test_loss=evaluation.test_loss,
         test_samples=evaluation.test_samples,
         backdoor=evaluation.backdoor,
+        worst_class=evaluation.worst_class,
     )
 
 
@@ -87,6 +88,7 @@ def _curve(directory: RunDirectory) -> Curve:
         accuracy=[round(each.test_accuracy, 4) for _, each in measured],
         loss=[round(each.test_loss, 4) for _, each in measured],
         clients=[round(each.clients.mean, 4) for _, each in measured],
+        worst_class=[round(each.worst_class, 4) for _, each in measured if each.worst_class is not None],
     )
 
 

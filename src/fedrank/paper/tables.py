@@ -100,6 +100,8 @@ def _accuracy(recipe: Recipe, row: CellResult, metric: Metric | None) -> str:
         text = f"{100 * _of_clients(row, metric):.1f}"
     elif recipe.shows is Shows.SMOOTHED:
         text = f"{100 * accuracy_of(row):.1f}"
+    elif recipe.shows is Shows.WORST:
+        text = f"{100 * accuracy_of(row):.1f} ({_worst(row)})"
     elif recipe.shows is Shows.SENT:
         text = f"{100 * row.evaluation.test_accuracy:.1f}"
     else:
@@ -119,6 +121,14 @@ def _of_clients(row: FinishedCell, metric: Metric) -> float:
 def accuracy_of(row: FinishedCell) -> float:
     """Return a finished run's accuracy on all test data, averaged over its last measurements."""
     return statistics.fmean(row.curve.accuracy[-SMOOTHED:])
+
+
+def _worst(row: FinishedCell) -> str:
+    """Return the worst measurement of a run's second half, and its worst class at the end."""
+    measured = row.curve.accuracy
+    worst = f"{100 * min(measured[len(measured) // 2 :]):.1f}"
+    classes = row.curve.worst_class[-SMOOTHED:]
+    return f"{worst}, class {100 * min(classes):.0f}" if classes else worst
 
 
 def smoothing(rows: Sequence[FinishedCell]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fedrank.attacks import ATTACKS, Target
 from fedrank.experiment.sweep import Cell
 
-VOTES = ("borda", "screened-mean", "nnm+trimmed-mean")
+VOTES = ("borda", "measured-mean", "screened-mean", "nnm+trimmed-mean")
 SHARES = (0.1, 0.2, 0.3, 0.4)
 ROUNDS = 30
 BASELINES = (
@@ -20,16 +20,23 @@ BASELINES = (
 """Methods that train weights, each with its aggregator and the attack that was made for it."""
 STRONGEST = {
     "borda": ("mirror", "band"),
+    "screened-mean": ("planned-flips", "planned-flips (benign)"),
     "nnm+trimmed-mean": ("mirror-tuned (benign)", "label-flip", "backdoor"),
 }
 """What MNIST is measured with: what does most harm on the digits, or is said to be stopped."""
-DEFAULT = "screened-mean"
+DEFAULT = "measured-mean"
 VARIANTS = {
     "mirror": {"alone": "attack.alone=true", "small layers": "attack.layers=small"},
     "mirror-tuned": {"benign": "attack.knows=benign"},
     "alie": {"sign": "attack.direction=sign"},
     "min-max": {"sign": "attack.direction=sign"},
     "min-sum": {"sign": "attack.direction=sign"},
+    "planned-flips": {
+        "benign": "attack.knows=benign",
+        "benign, different": "attack.knows=benign attack.different=true",
+        "benign, one class": "attack.knows=benign attack.label=8",
+        "benign, stalling": "attack.knows=benign attack.lies=stall",
+    },
 }
 """Attacks that are measured with other parameters, too: what a table calls the variant, and the setting."""
 
@@ -53,6 +60,39 @@ def cells(scale: str) -> list[Cell]:
         for attack in attacks_on_rankings() if vote == DEFAULT else STRONGEST[vote]:
             found += [votes_cell("mnist", vote, attack, share, ROUNDS) for share in SHARES[:2]]
     return found
+
+
+PLANNED = ("planned-flips", *(f"planned-flips ({name})" for name in VARIANTS["planned-flips"]))
+SEEDS = (7, 8, 9)
+FRESH_SEEDS = (10, 11, 12)
+"""The parameters of the measured mean were chosen on seeds 7 to 9; these were not looked at before."""
+
+
+def planned_cells(scale: str) -> list[Cell]:
+    """Return votes under planned flips over several seeds: the default vote under every variant.
+
+    The paper has no such table: `paper` is `laptop`.
+    """
+    if scale == "smoke":
+        return [planned_cell("digits", vote, "planned-flips", 0.2, 7, 1) for vote in VOTES[:2]]
+    found = []
+    for vote, seeds in (("screened-mean", SEEDS), ("measured-mean", (*SEEDS, *FRESH_SEEDS))):
+        for attack, share in (("none", 0.0), *((attack, 0.2) for attack in PLANNED[:2])):
+            found += [planned_cell("digits", vote, attack, share, seed, ROUNDS) for seed in seeds]
+    for attack in PLANNED[2:]:
+        found += [planned_cell("digits", DEFAULT, attack, 0.2, seed, ROUNDS) for seed in FRESH_SEEDS]
+    for share in (0.1, 0.3, 0.4):
+        found += [planned_cell("digits", DEFAULT, PLANNED[1], share, seed, ROUNDS) for seed in FRESH_SEEDS]
+    for vote in ("screened-mean", DEFAULT):
+        found += [planned_cell("mnist", vote, "none", 0.0, 7, ROUNDS)]
+        found += [planned_cell("mnist", vote, PLANNED[1], 0.2, 7, ROUNDS)]
+    return found
+
+
+def planned_cell(data: str, vote: str, attack: str, share: float, seed: int, rounds: int) -> Cell:
+    """Return the run of one vote under one attack with one seed."""
+    cell = votes_cell(data, vote, attack, share, rounds)
+    return Cell(cell.coordinates | {"seed": str(seed)}, cell.preset, (*cell.settings, f"seed={seed}"))
 
 
 def attacks_on_rankings() -> list[str]:
@@ -92,7 +132,7 @@ def _attack(name: str, share: float) -> tuple[str, ...]:
     if not share:
         return ()
     plain, _, variant = name.removesuffix(")").partition(" (")
-    parameters = (VARIANTS[plain][variant],) if variant else ()
+    parameters = tuple(VARIANTS[plain][variant].split()) if variant else ()
     return (f"attack.name={plain}", f"attack.share={share}", *parameters)
 
 

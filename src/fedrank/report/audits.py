@@ -11,7 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from fedrank.aggregators.measured import dishonest_majority
 from fedrank.ballots.audit import Audit, BallotAudit
+from fedrank.ballots.candidates import Measured
 from fedrank.errors import RunError
 from fedrank.experiment.records import RoundRecord
 from fedrank.experiment.rundir import RunDirectory
@@ -31,12 +33,13 @@ class Vote:
     clients: tuple[int, ...]
     malicious: tuple[int, ...]
     audit: Audit
+    measured: Measured | None = None
 
 
 def votes_in(records: Iterable[RoundRecord]) -> dict[int, Vote]:
     """Return the rounds that held a vote, by their numbers."""
     return {
-        record.round: Vote(record.round, record.clients, record.malicious, record.vote)
+        record.round: Vote(record.round, record.clients, record.malicious, record.vote, record.measured)
         for record in records
         if record.vote is not None
     }
@@ -108,6 +111,51 @@ def history_table(votes: dict[int, Vote]) -> Table:
             *(f"{total / edges:.0%}" for total in flippable),
         )
     return table
+
+
+SHARES = (0.1, 0.2, 0.3, 0.4)
+SHOWN_SHARE = 0.2
+MANY_CLIENTS = 10**6
+"""Taken where the number of clients is not known."""
+
+
+def measured_table(votes: dict[int, Vote], clients: int | None) -> Group | None:
+    """Return what validators measured, for a selection of rounds; None if nobody did."""
+    numbers = [number for number in sorted(votes) if votes[number].measured]
+    if not numbers:
+        return None
+    table = audit_table("Measured by validators")
+    for column in ("round", "validators", "answered", "kept", "change", "adopted", "bad draw"):
+        table.add_column(column, justify="right", no_wrap=True)
+    every = max(1, -(-len(numbers) // SHOWN_ROUNDS))
+    for number in [*numbers[:-1:every], numbers[-1]]:
+        vote, measured = votes[number], votes[number].measured
+        assert measured is not None
+        table.add_row(
+            str(number),
+            str(len(measured.validators)),
+            str(measured.answers),
+            f"{len(measured.kept)}/{len(vote.clients)}",
+            "unknown" if measured.change is None else f"{measured.change:+.4f}",
+            "yes" if measured.adopted else "no",
+            f"{_bad_draw(measured, clients, SHOWN_SHARE):.0e}",
+        )
+    last = votes[numbers[-1]].measured
+    assert last is not None
+    chances = ", ".join(f"{_bad_draw(last, clients, share):.0e} at {share:.0%}" for share in SHARES)
+    note = (
+        "Change: the median over validators of what the result changes in the loss on their own data. The "
+        "result is adopted only if it is 0 or less; otherwise the model stays as it was. So as long as most "
+        "validators are honest, the median loss does not rise, up to sampling error. Bad draw: the "
+        f"probability that half or more of the validators are malicious, if {SHOWN_SHARE:.0%} of all clients "
+        f"are ({chances})."
+    )
+    return with_note(table, note)
+
+
+def _bad_draw(measured: Measured, clients: int | None, share: float) -> float:
+    everyone = clients or MANY_CLIENTS
+    return dishonest_majority(everyone, round(share * everyone), len(measured.validators))
 
 
 BALLOT_HEADINGS = ("client", "length", "agreement", "stands apart", "")

@@ -1,0 +1,192 @@
+"""The measured mean: clients measure what updates do to the model, and the server keeps those that help.
+
+Rules compare updates with each other, and whoever can simulate a rule can pass it. What an update does to
+the loss cannot be faked as long as most of those who measure it are honest.
+
+The server does not ask for the effect of one update alone: the noise of a single client's update is larger
+than what it contributes to a mean. It averages random halves of the updates, the *trials*, such that any two
+updates meet in as many trials as not, and compares the trials with and without an update. So each
+measurement tells something about every update, and nobody sees a single one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedrank.aggregators.base import Aggregator, Updates, Vector, measured
+from fedrank.aggregators.kernels import add_clipped, add_squares
+
+MOST_UNITS = 31
+"""More updates than this are put into so many random groups, which are measured as one."""
+
+
+@measured("measured-mean", "fedrank (docs/votes.md)")
+def measured_mean(
+    updates: Updates,
+    _malicious: int,
+    *,
+    validators: Annotated[int, Field(ge=1, description="clients that measure in a round")] = 40,  # noqa: ARG001
+    samples: Annotated[int, Field(ge=1, description="samples of each that are used, at most")] = 12,  # noqa: ARG001
+    trials: Annotated[  # noqa: ARG001
+        float, Field(gt=0, le=1, description="the share of the trials that each one sees")
+    ] = 0.5,
+    keep: Annotated[float, Field(gt=0, le=1, description="the share of the updates that is kept")] = 0.6,  # noqa: ARG001
+    edges: Annotated[
+        float, Field(gt=0, description="the most that one coordinate counts, in deviations")
+    ] = 2.0,
+) -> Vector:
+    """Average the updates that lower the loss on the data of most validators; without them, all."""
+    n, size = updates.shape
+    sums = clipped_sums(lambda: [(slice(0, size), updates)], size, np.eye(n), edges)
+    return np.asarray(sums.mean(np.ones(n, np.bool_)), updates.dtype)
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """The parameters of `measured_mean`."""
+
+    validators: int = 40
+    samples: int = 12
+    trials: float = 0.5
+    keep: float = 0.6
+    edges: float = 2.0
+
+
+def measuring_of(rule: Aggregator | None) -> Measuring | None:
+    """Return how validators measure for an aggregator, if it asks for them."""
+    return Measuring(**rule.parameters) if rule is not None and rule.measures else None
+
+
+@dataclass(frozen=True)
+class ClippedSums:
+    """Sums of clipped updates, one row for each unit, in whole multiples of `step`."""
+
+    sums: NDArray[np.float32]
+    step: float
+    sizes: NDArray[np.float64]
+    """The number of updates in each unit."""
+
+    def mean(self, units: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the mean update of some units. Sums of whole numbers are exact in any order."""
+        total = units.astype(np.float32) @ self.sums
+        return total.astype(np.float64) * (self.step / float(self.sizes[units].sum()))
+
+
+Slices = Callable[[], Iterable[tuple[slice, NDArray[np.floating]]]]
+"""Yields neighboring coordinates and all updates there, anew at each call; it may reuse the rows."""
+CACHED_NUMBERS = 2**27
+
+
+def clipped_sums(slices: Slices, size: int, members: NDArray[np.float64], edges: float) -> ClippedSums:
+    """Sum up the updates of each unit, each clipped by coordinate and then to the median length.
+
+    Parameters
+    ----------
+    slices : the updates, `size` coordinates of each.
+    members : which updates (columns) each unit (row) consists of.
+    edges : the most that one coordinate counts, in deviations: the median length by the root of the size.
+    """
+    n = members.shape[1]
+    read = _in_memory(slices) if n * size <= CACHED_NUMBERS else slices
+    median = float(np.median(_lengths(read, n, np.inf)))
+    if median == 0.0:
+        return ClippedSums(np.zeros((len(members), size), np.float32), 0.0, members.sum(axis=1))
+    limit = edges * median / math.sqrt(size)
+    factors = np.minimum(1.0, median / np.maximum(_lengths(read, n, limit), 1e-300))
+    step = limit / 2 ** (23 - n.bit_length())  # so fine that sums of all updates are exact in 32 bits
+    sums = np.zeros((len(members), size), np.float32)
+    unit_of = members.argmax(axis=0)
+    for some, block in read():
+        add_clipped(block, limit, factors / step, unit_of, sums[:, some])
+    return ClippedSums(sums, step, members.sum(axis=1))
+
+
+def _in_memory(slices: Slices) -> Slices:
+    """Read updates once and keep them: whole numbers below 2^24 are exact in 32 bits."""
+    blocks = [(some, block.astype(np.float32)) for some, block in slices()]
+    return lambda: blocks
+
+
+def _lengths(slices: Slices, n: int, limit: float) -> NDArray[np.float64]:
+    """Return the lengths of the updates, with coordinates clipped."""
+    squares = np.zeros(n)
+    for _, block in slices():
+        add_squares(block, limit, squares)
+    return np.sqrt(squares)
+
+
+def random_units(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return which updates each unit consists of: one each, or random groups if there are many.
+
+    >>> random_units(100, np.random.default_rng(0)).sum(axis=1).astype(int).tolist()[:5]
+    [4, 4, 4, 4, 4]
+    """
+    units = min(n, MOST_UNITS)
+    members = np.zeros((units, n))
+    members[np.arange(n) % units, rng.permutation(n) if n > units else np.arange(n)] = 1
+    return members
+
+
+def trial_design(units: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Return which units (columns) each trial (row) averages: half of them, any two units balanced.
+
+    The columns of a Hadamard matrix are orthogonal, which makes the effects as exact as they can be
+    (Plackett and Burman, 1946). The first trial has all units.
+    """
+    order = 1 << units.bit_length()
+    columns = 1 + rng.permutation(order - 1)[:units]
+    design = np.bitwise_count(np.arange(order)[:, None] & columns) % 2 == 0  # Sylvester's matrix
+    return np.asarray(design[design.any(axis=1)])
+
+
+def seen_trials(trials: int, share: float, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Draw the trials that one validator sees."""
+    return np.sort(rng.permutation(trials)[: max(1, round(share * trials))])
+
+
+def effects(design: NDArray[np.bool_], reports: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the effect of each unit on the loss: trials with it minus trials without, in places.
+
+    Parameters
+    ----------
+    design : which units each trial averages.
+    reports : one row per validator, one column per trial; NaN where a validator has not measured a trial.
+
+    Trials are ordered by the median over validators of the change of the loss. A minority of liars moves a
+    median within the honest values, and the order bounds what a trial counts that only liars have measured.
+    """
+    known = ~np.isnan(reports).all(axis=0)
+    medians = np.nanmedian(reports[:, known], axis=0)
+    places = np.searchsorted(np.sort(medians), medians).astype(np.float64)
+    inside = design[known]
+    with_it, without = inside.sum(axis=0), (~inside).sum(axis=0)
+    difference = (places @ inside) / np.maximum(with_it, 1) - (places @ ~inside) / np.maximum(without, 1)
+    return np.where((with_it > 0) & (without > 0), difference, 0.0)
+
+
+def kept_units(effect: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
+    """Return the units that raise the loss least, a share of all."""
+    kept = np.zeros(effect.size, np.bool_)
+    kept[np.argsort(effect, kind="stable")[: math.ceil(share * effect.size)]] = True
+    return kept
+
+
+def dishonest_majority(clients: int, malicious: int, drawn: int) -> float:
+    """Return the probability that at least half of the drawn validators are malicious.
+
+    >>> round(dishonest_majority(1000, 200, 40), 6)
+    1.4e-05
+    """
+    honest = clients - malicious
+    ways = sum(
+        math.comb(malicious, bad) * math.comb(honest, drawn - bad)
+        for bad in range((drawn + 1) // 2, drawn + 1)
+    )
+    return ways / math.comb(clients, drawn)

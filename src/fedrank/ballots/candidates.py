@@ -1,0 +1,171 @@
+"""Candidates and reports: what validators are sent, and what they answer (docs/wire-format.md).
+
+A question holds the present model and some candidates. For rankings that is the present mask, one bit for
+each edge, and for each candidate the edges that enter or leave it. A report holds, for each candidate, by how
+much the mean loss on the validator's data differs from that of the present model.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrank.ballots.frame import CHECKSUM, Frame
+from fedrank.ballots.rice import WIDEST, best_width, rice_decode, rice_encode
+from fedrank.errors import BallotError
+
+QUESTION = Frame(
+    magic=b"FRLQ",
+    version=1,
+    fields="BHIQ16s16s",
+    names=("stage", "number of candidates", "round", "validator", "run", "layout"),
+)
+REPORT = Frame(
+    magic=b"FRLR",
+    version=1,
+    fields="BHIQ16s16s",
+    names=("stage", "number of candidates", "round", "sender", "run", "layout"),
+)
+FLIPS = struct.Struct("<BI")
+"""The header of a mask's changes: the width of the Rice code, and how many edges change."""
+
+
+class Stage(enum.IntEnum):
+    """What validators are asked about."""
+
+    TRIALS = 1
+    """Means of random halves of the updates."""
+    RUNOFF = 2
+    """The mean of the updates that were kept, against the present model."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The record of a measured vote."""
+
+    validators: tuple[int, ...]
+    answers: int
+    """The number of legal reports on the trials."""
+    refused: dict[int, str]
+    """Validators whose report was rejected or is missing, with the reason."""
+    kept: tuple[int, ...]
+    """The clients whose updates were averaged."""
+    change: float | None
+    """The median over validators of what the result changes in their loss."""
+    adopted: bool
+    """Whether the result became the model; otherwise the model stayed as it was."""
+    question_bytes: int
+    """Bytes that all validators received."""
+    report_bytes: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a validator reads from a question."""
+
+    stage: Stage
+    round: int
+    validator: int
+    present: bytes
+    candidates: list[bytes]
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """What the server and the validators of a round agree on."""
+
+    run: bytes
+    layout: bytes
+    round: int
+
+    def question(self, stage: Stage, validator: int, present: bytes, candidates: Sequence[bytes]) -> bytes:
+        """Return the message to a validator."""
+        header = QUESTION.header(stage, len(candidates), self.round, validator, self.run, self.layout)
+        lengths = struct.pack(f"<{len(candidates) + 1}I", *map(len, (present, *candidates)))
+        return QUESTION.close(header, lengths, present, *candidates)
+
+    def report(self, stage: Stage, sender: int, differences: NDArray[np.float32]) -> bytes:
+        """Return a validator's answer."""
+        header = REPORT.header(stage, len(differences), self.round, sender, self.run, self.layout)
+        return REPORT.close(header, np.asarray(differences, "<f4").tobytes())
+
+    def differences(self, stage: Stage, sender: int, report: bytes, count: int) -> NDArray[np.float32]:
+        """Return what a report says of `count` candidates; anything illegal raises BallotError."""
+        expected = REPORT.header_bytes + 4 * count + CHECKSUM.size
+        if not isinstance(report, bytes) or len(report) != expected:
+            what = f"{len(report)} bytes" if isinstance(report, bytes) else type(report).__name__
+            raise BallotError(f"expected a report of {expected} bytes, this is {what}")
+        header = REPORT.header(stage, count, self.round, sender, self.run, self.layout)
+        values = np.frombuffer(REPORT.open(report, header), "<f4").astype(np.float32)
+        if not np.isfinite(values).all():
+            raise BallotError("the report holds losses that are not finite")
+        return values
+
+
+def read_question(message: bytes, run: bytes, layout: bytes) -> Question:
+    """Return what a question says; one of another run or layout raises BallotError."""
+    claims = QUESTION.claims(message)
+    numbers = (claims[name] for name in QUESTION.names[:4])
+    payload = QUESTION.open(message, QUESTION.header(*numbers, run, layout))
+    count = claims["number of candidates"] + 1
+    try:
+        lengths = struct.unpack_from(f"<{count}I", payload)
+        stage = Stage(claims["stage"])
+    except (struct.error, ValueError) as error:
+        raise BallotError(f"the question is incomplete ({error})") from None
+    if 4 * count + sum(lengths) != len(payload):
+        raise BallotError("the question's sections do not fill it")
+    ends = 4 * count + np.cumsum(lengths)
+    sections = [bytes(payload[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
+    return Question(stage, claims["round"], claims["validator"], sections[0], sections[1:])
+
+
+def question_round(message: bytes) -> int:
+    """Return the round that a question claims to belong to; reading it checks the claim."""
+    return int(QUESTION.claims(message)["round"])
+
+
+def question_stage(message: bytes) -> Stage:
+    """Return the stage that a question claims to belong to; reading it checks the claim."""
+    return Stage(QUESTION.claims(message)["stage"])
+
+
+def encode_mask(mask: NDArray[np.bool_]) -> bytes:
+    """Return a mask, one bit for each edge, lowest bit first."""
+    return np.packbits(mask, bitorder="little").tobytes()
+
+
+def decode_mask(content: bytes, size: int) -> NDArray[np.bool_]:
+    """Return the mask of `size` edges that `encode_mask` turned into bytes."""
+    if len(content) != (size + 7) // 8:
+        raise BallotError(f"a mask of {size} edges has {(size + 7) // 8} bytes, got {len(content)}")
+    bits = np.unpackbits(np.frombuffer(content, np.uint8), bitorder="little").astype(np.bool_)
+    return bits[:size]
+
+
+def encode_flips(edges: NDArray[np.int32], size: int) -> bytes:
+    """Return the edges that enter or leave a mask of `size` edges, in rising order.
+
+    >>> len(encode_flips(np.arange(0, 100_000, 100, dtype=np.int32), 100_000))  # 0.08 bits for each edge
+    1005
+    """
+    width = best_width(edges.size, size)
+    return FLIPS.pack(width, edges.size) + rice_encode(edges, width).tobytes()
+
+
+def decode_flips(content: bytes, size: int) -> NDArray[np.int32]:
+    """Return the edges that `encode_flips` turned into bytes."""
+    if len(content) < FLIPS.size:
+        raise BallotError("a candidate is too short")
+    width, count = FLIPS.unpack_from(content)
+    if width > WIDEST or count > size:
+        raise BallotError(f"a candidate flips {count} of {size} edges in codes of {width} bits")
+    edges = np.empty(count, np.int32)
+    if not rice_decode(np.frombuffer(content, np.uint8, offset=FLIPS.size), width, size, edges):
+        raise BallotError("a candidate's edges cannot be decoded")
+    return edges

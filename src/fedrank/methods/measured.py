@@ -1,0 +1,153 @@
+"""A measured vote: validators measure trials, the server keeps what helps, and they decide on the result.
+
+The server's side of a round, the same on one machine and over a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrank.aggregators.measured import effects, kept_units, random_units, seen_trials, trial_design
+from fedrank.ballots.candidates import Measured, Stage
+from fedrank.errors import BallotError, TooFewUpdatesError
+from fedrank.randomness import Purpose, keyed_generator
+
+Ask = Callable[[Stage, Mapping[int, bytes]], Mapping[int, bytes]]
+"""Sends questions to validators, by their numbers; returns the answers of those who have answered."""
+LIE = 1000.0
+"""Larger than any honest difference."""
+
+
+@dataclass(frozen=True)
+class TrialPlan:
+    """Which updates are measured together in a round, and by whom.
+
+    It follows from the seed and the round, so that a run can be repeated; clients are taken not to know it
+    when they vote. An adversary who simulates a round makes another `draw`.
+    """
+
+    members: NDArray[np.float64]
+    design: NDArray[np.bool_]
+    seed: int
+    round: int
+    share: float
+
+    @classmethod
+    def of(cls, method: Any, round_number: int, voters: int, draw: int = 0) -> TrialPlan:
+        """Return the plan of a round with so many updates."""
+        seed = method.network.seed
+        rng = keyed_generator(seed, Purpose.TRIALS, round_number, *([draw] if draw else []))
+        members = random_units(voters, rng)
+        return cls(members, trial_design(len(members), rng), seed, round_number, method.measuring.trials)
+
+    def seen_by(self, validator: int) -> NDArray[np.intp]:
+        """Return the trials that a validator sees."""
+        rng = keyed_generator(self.seed, Purpose.SEEN_TRIALS, self.round, validator)
+        return seen_trials(len(self.design), self.share, rng)
+
+    def lies(
+        self, stage: Stage, validator: int, mine: NDArray[np.bool_], *, push: bool
+    ) -> NDArray[np.float32]:
+        """Return what a malicious validator says: the more malicious updates a trial has, the better it is.
+
+        It is taken to know the plan, and so more than a real one could. Its word on the result is to adopt
+        it (`push`), or not to.
+        """
+        if stage is Stage.RUNOFF:
+            return np.array([-LIE if push else LIE], np.float32)
+        share = self.design @ (self.members @ mine) / (self.design @ self.members.sum(axis=1))
+        return np.asarray(LIE * (share.mean() - share)[self.seen_by(validator)], np.float32)
+
+
+def measured_vote(
+    method: Any,
+    state: Any,
+    collected: Any,
+    validators: Sequence[int],
+    ask: Ask,
+    plan: TrialPlan | None = None,
+) -> tuple[Any, Measured]:
+    """Return the next state, chosen by validators, and the record of how.
+
+    As long as most validators are honest, at least one honest validator's loss is no lower, and one's no
+    higher, than the median by which the result is judged; so the median loss over the honest validators'
+    data cannot have been made to look better than the best, or worse than the worst, of them.
+    """
+    voters = sorted(collected.voters)
+    if not voters:
+        raise TooFewUpdatesError("nobody voted: no legal ballots")
+    plan = plan or TrialPlan.of(method, state.round, len(voters))
+    proposals = method.proposals(state, collected, plan.members)
+    inquiry, present = method.inquiry(state.round), proposals.present()
+    poll = _Poll(inquiry, ask)
+    with ThreadPoolExecutor() as threads:  # NumPy's long passes run beside each other
+        trials = list(threads.map(proposals.candidate, plan.design))
+    seen = {validator: plan.seen_by(validator) for validator in validators}
+    shown = {validator: [trials[trial] for trial in some] for validator, some in seen.items()}
+    told = poll(Stage.TRIALS, present, shown)
+    reports = np.full((len(told), len(trials)), np.nan)
+    for row, (validator, differences) in zip(reports, sorted(told.items()), strict=True):
+        row[seen[validator]] = differences
+    unchanged = replace(state, round=state.round + 1)
+    if not told:
+        return unchanged, poll.record(validators, 0, (), None, adopted=False)
+    kept = kept_units(effects(plan.design, reports), method.measuring.keep)
+    clients = tuple(voters[number] for number in np.flatnonzero(kept @ plan.members))
+    final = poll(Stage.RUNOFF, present, {each: [proposals.candidate(kept)] for each in validators})
+    if not final:
+        return unchanged, poll.record(validators, len(told), clients, None, adopted=False)
+    change = float(np.median([differences[0] for differences in final.values()]))
+    chosen = method.adopt(state, proposals.result(kept)) if change <= 0 else unchanged
+    return chosen, poll.record(validators, len(told), clients, change, adopted=change <= 0)
+
+
+class _Poll:
+    """Questions to validators and their checked answers, with the bytes of both."""
+
+    def __init__(self, inquiry: Any, ask: Ask) -> None:
+        self.inquiry = inquiry
+        self.ask = ask
+        self.refused: dict[int, str] = {}
+        self.question_bytes = self.report_bytes = 0
+
+    def __call__(
+        self, stage: Stage, present: bytes, shown: Mapping[int, list[bytes]]
+    ) -> dict[int, NDArray[np.float32]]:
+        """Return what each validator says of the candidates that it was shown."""
+        questions = {
+            validator: self.inquiry.question(stage, validator, present, candidates)
+            for validator, candidates in shown.items()
+        }
+        self.question_bytes += sum(map(len, questions.values()))
+        told = {}
+        for validator, report in self.ask(stage, questions).items():
+            self.report_bytes += len(report)
+            try:
+                count = len(shown[validator])
+                told[validator] = self.inquiry.differences(stage, validator, report, count)
+            except BallotError as error:
+                self.refused[validator] = str(error)
+        for validator in shown.keys() - told.keys():
+            self.refused.setdefault(validator, "did not answer")
+        return told
+
+    def record(
+        self,
+        validators: Collection[int],
+        answers: int,
+        kept: tuple[int, ...],
+        change: float | None,
+        *,
+        adopted: bool,
+    ) -> Measured:
+        """Return the record of the vote."""
+        refused = dict(sorted(self.refused.items()))
+        return Measured(
+            tuple(validators), answers, refused, kept, change, adopted, self.question_bytes, self.report_bytes
+        )
