@@ -77,7 +77,7 @@ def broken(grid, number, answer):
     grid.nodes[node_id(number)] = node
 
 
-@pytest.mark.parametrize("vote", ["borda", "screened-mean", "nnm+trimmed-mean"])
+@pytest.mark.parametrize("vote", ["borda", "measured-mean", "screened-mean", "nnm+trimmed-mean"])
 @pytest.mark.parametrize("ballots", ["exact packed", "top=50% packed", "levels=16 dithered coded"])
 def test_ends_in_the_same_ranking_as_a_local_run(crowd, table, vote, ballots):
     method = make_method(vote, ballots)
@@ -87,6 +87,70 @@ def test_ends_in_the_same_ranking_as_a_local_run(crowd, table, vote, ballots):
         assert state.ranking.tobytes() == local_state.ranking.tobytes()
         assert (played.clients, played.sent) == (local.clients, local.sent)
         assert played.train_loss == local.train_loss
+        assert played.measured == local.measured
+
+
+def as_validator(grid, number, answer):
+    """Let a node answer questions for reports differently; `answer` is given the honest one."""
+    honest = grid.nodes[node_id(number)]
+
+    def node(message):
+        asked = message.metadata.message_type == "evaluate.measure"
+        return answer(message, honest) if asked else honest(message)
+
+    grid.nodes[node_id(number)] = node
+
+
+def a_report(question, content):
+    return Message(RecordDict({"report": as_record(content)}), reply_to=question)
+
+
+BAD_VALIDATORS = {
+    "dies": lambda question, honest: [Message(Error(1, "gone"), reply_to=question)],
+    "never answers": lambda question, honest: [],
+    "sends garbage": lambda question, honest: [a_report(question, b"garbage")],
+    "sends a ballot": lambda question, honest: [
+        Message(RecordDict({"ballot": as_record(b"x"), "metrics": MetricRecord({})}), reply_to=question)
+    ],
+    "answers twice": lambda question, honest: honest(question) * 2,
+}
+
+
+@pytest.mark.parametrize("how", BAD_VALIDATORS)
+def test_a_bad_validator_costs_its_own_answer(table, how):
+    method = make_method("measured-mean")
+    grid = table(method)
+    as_validator(grid, 2, BAD_VALIDATORS[how])
+    strategy = strategy_of(method, deadline=2.0 if how == "never answers" else 60.0)
+    ((_, played),) = play_over(grid, strategy)
+    assert played.measured.validators == tuple(range(CLIENTS))
+    if how == "answers twice":
+        assert played.measured.refused == {}
+        assert played.measured.answers == CLIENTS
+    else:
+        assert list(played.measured.refused) == [2]
+        assert played.measured.answers == CLIENTS - 1
+    assert played.refused == {}
+
+
+@pytest.mark.parametrize("how", ["sends a ballot", "sends garbage"])
+def test_a_validator_that_keeps_sending_illegal_reports_is_excluded(table, how):
+    method = make_method("measured-mean")
+    grid = table(method)
+    as_validator(grid, 2, BAD_VALIDATORS[how])
+    rounds = play_over(grid, strategy_of(method, strikes=2), rounds=2)
+    assert 2 in rounds[0][1].measured.validators
+    assert 2 not in rounds[1][1].measured.validators
+
+
+def test_flowers_own_loop_cannot_measure(table):
+    method = make_method("measured-mean")
+    grid, strategy = table(method), strategy_of(method)
+    strategy.directory.wait(grid, CLIENTS, 1)
+    questions = strategy.configure_train(1, strategy.initial_arrays(), ConfigRecord(), grid)
+    replies = grid.send_and_receive(questions)
+    with pytest.raises(ConfigError, match="needs validators"):
+        strategy.aggregate_train(1, replies)
 
 
 def test_start_is_that_of_a_flower_strategy(table):

@@ -24,7 +24,7 @@ PUSHES = (1.0, 1.5, 2.0, 3.0, 4.0)
 DISGUISES = (0.0, 0.2, 0.4, 0.8)
 """How much of the honest direction is added, in median lengths, to pass for honest."""
 MEASURED_REACHES = (0.1, 0.2, 0.35, 0.6)
-HELP = (0.0, 0.5, 1.0)
+HELP = (0.5, 0.0, 1.0)
 """How many times the honest mean is added, where validators measure what a ballot does."""
 
 
@@ -47,8 +47,9 @@ def planned_flips(
         raise ConfigError("planned-flips needs the malicious clients' data")
     honest = view.benign if knows == "benign" else view.stand_ins
     plan = _Planner(view, honest or view.own, view.oracle.aimed_at(label), reach)
-    candidates = plan.disguised(different=different) if view.measured else plan.fitted(different=different)
-    return max(candidates, key=lambda sent: plan.harm(sent))
+    if view.measured:
+        return plan.disguised(different=different)
+    return max(plan.fitted(different=different), key=plan.harm)
 
 
 @dataclass(frozen=True)
@@ -98,13 +99,20 @@ class _Planner:
                             best[number], chosen[edges] = error, vector[edges]
             yield self._ballots(chosen, different=different)
 
-    def disguised(self, *, different: bool) -> Iterator[list[Ranking]]:
-        """Yield ballots that help as much as they harm, in several mixtures."""
-        for reach in MEASURED_REACHES:
-            shift = self._shift(reach * self.reach) / self.strength
-            for times in HELP:
-                help_given = np.float32(0 if different else times) * self.mean
-                yield self._ballots(shift + help_given, different=different)
+    def disguised(self, *, different: bool) -> list[Ranking]:
+        """Return the most harmful ballots that also help: first the best reach, then how much to help."""
+
+        def made(shift: Floats, times: float) -> list[Ranking]:
+            help_given = np.float32(0 if different else times) * self.mean
+            return self._ballots(shift / self.strength + help_given, different=different)
+
+        shifts = [self._shift(reach * self.reach) for reach in MEASURED_REACHES]
+        found = [(self.harm(made(shift, HELP[0])), number, HELP[0]) for number, shift in enumerate(shifts)]
+        if not different:
+            _, best, _ = max(found)
+            found += [(self.harm(made(shifts[best], times)), best, times) for times in HELP[1:]]
+        _, best, times = max(found)
+        return made(shifts[best], times)
 
     def harm(self, sent: list[Ranking]) -> float:
         """Return the loss after the simulated vote."""

@@ -34,6 +34,9 @@ REPORT = Frame(
 FLIPS = struct.Struct("<BI")
 """The header of a mask's changes: the width of the Rice code, and how many edges change."""
 
+NO_ANSWER = "did not answer"
+"""Why a validator's report is missing."""
+
 
 class Stage(enum.IntEnum):
     """What validators are asked about."""

@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedrank.ballots import BallotStore, Tally
-from fedrank.ballots.candidates import Stage
+from fedrank.ballots.candidates import NO_ANSWER, Measured, Stage
 from fedrank.errors import BallotError, ConfigError, TrainingError
 from fedrank.experiment.adversary import Adversary
 from fedrank.experiment.metrics import Evaluation
@@ -201,7 +201,15 @@ class RankVote(Strategy):
             state, done = conclude(
                 self.method, self.adversary, opened.state, clients, opened, measure, begin, validators, ask
             )
+            self._note_illegal_reports(done.measured)
             yield state, done
+
+    def _note_illegal_reports(self, measured: Measured | None) -> None:
+        """Log what validators sent that cannot be read, and remember who it was."""
+        nodes = self.directory.nodes
+        for client, reason in measured.refused.items() if measured else ():
+            if reason != NO_ANSWER and client in nodes:
+                self._no_report(nodes[client], f"sent an illegal report: {reason}", illegal=True)
 
     def _validators(self, round_number: int) -> tuple[int, ...]:
         """Draw the validators of a round from the clients that are online."""

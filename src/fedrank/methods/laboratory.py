@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from fedrank.data import Samples
 from fedrank.nn import Supernetwork, Workspace, channels_last
 
-MOST_SAMPLES = 600
+MOST_SAMPLES = 400
 BATCH = 200
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrank.aggregators.measured import effects, kept_units, random_units, seen_trials, trial_design
-from fedrank.ballots.candidates import Measured, Stage
+from fedrank.ballots.candidates import NO_ANSWER, Measured, Stage
 from fedrank.errors import BallotError, TooFewUpdatesError
 from fedrank.randomness import Purpose, keyed_generator
 
@@ -134,7 +134,7 @@ class _Poll:
             except BallotError as error:
                 self.refused[validator] = str(error)
         for validator in shown.keys() - told.keys():
-            self.refused.setdefault(validator, "did not answer")
+            self.refused.setdefault(validator, NO_ANSWER)
         return told
 
     def record(

@@ -174,7 +174,7 @@ RECIPES = {
             columns=("seed",),
             cells=votes.planned_cells,
             shows=Shows.WORST,
-            note="Malicious validators lie. The seed decides the data of each client, the draws and the network.",
+            note="Malicious validators lie. The seed decides the network, the clients' data and all draws.",
         ),
         Recipe(
             name="ballots",
