@@ -40,7 +40,7 @@ def measured_mean(
     keep: Annotated[float, Field(gt=0, le=1, description="the share of the updates that is kept")] = 0.6,  # noqa: ARG001
     edges: Annotated[
         float, Field(gt=0, description="the most that one coordinate counts, in deviations")
-    ] = 2.0,
+    ] = 3.0,
 ) -> Vector:
     """Average the updates that lower the loss on the data of most validators; without them, all."""
     n, size = updates.shape
@@ -56,7 +56,7 @@ class Measuring:
     samples: int = 12
     trials: float = 0.5
     keep: float = 0.6
-    edges: float = 2.0
+    edges: float = 3.0
 
 
 def measuring_of(rule: Aggregator | None) -> Measuring | None:

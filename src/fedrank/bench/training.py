@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from fedrank.engine import Engine, local_engine
 from fedrank.engine.task import one_thread
 from fedrank.errors import DataError
 from fedrank.experiment.metrics import test_samples
-from fedrank.experiment.rounds import select
+from fedrank.experiment.rounds import RunSetup, Schedule, asking, select
 from fedrank.methods import FRL, FedAvg, Method
+from fedrank.methods.measured import measured_vote
 from fedrank.nn import NETWORKS, LocalTraining, MaskedNetwork, Supernetwork, channels_last, supernetwork
 
 CPU = torch.device("cpu")
@@ -92,7 +94,7 @@ def rounds(limits: Limits, data_dir: Path, *, quick: bool) -> Iterator[Row]:
     """Measure a round of MNIST without evaluation, and an evaluation of all clients."""
     what, federation = mnist(data_dir)
     network = supernetwork(NETWORKS["lenet"](), seed=7)
-    frl: Method[Any] = FRL(network, local := LocalTraining())
+    frl: Method[Any] = FRL(network, local := LocalTraining(), vote="screened-mean")
     clients = select(federation.voters, 4 if quick else 25, 7, 0)
     samples = sum(federation.clients[client].train.size for client in clients) * local.epochs
     limit = samples * step_flop(network, (1, 28, 28), BATCH) / BATCH / limits.flop_per_second
@@ -108,6 +110,7 @@ def rounds(limits: Limits, data_dir: Path, *, quick: bool) -> Iterator[Row]:
             if workers == 1:
                 evaluated = list(_evaluation(frl, federation, engine, state, quick=quick))
     yield Row(section, "wall time of 2 workers by that of 1", costs[2][1] / costs[1][1], "")
+    yield from _measured_rounds(section, FRL(network, local), federation, clients)
     fedavg: Method[Any] = FedAvg(network, local)
     with local_engine(fedavg, federation, workers=2) as engine:
         _, cpu, _ = _run_round(fedavg, engine, clients, 2)
@@ -126,6 +129,30 @@ def _run_round(
     collected = engine.collect(method.broadcast(state), clients)
     state = method.aggregate(state, collected.messages)
     return state, engine.cpu_seconds() - cpu, time.perf_counter() - wall
+
+
+def _measured_rounds(
+    section: str, measured: FRL, federation: Federation, clients: tuple[int, ...]
+) -> Iterator[Row]:
+    """Measure a round by the default vote, whose validators measure, beside rounds without measuring."""
+    setup = RunSetup.of(measured, federation, Schedule(1, len(clients)))
+    walls = {}
+    for vote in ("borda", "screened-mean", measured.vote):
+        method = replace(measured, vote=vote)
+        with local_engine(method, federation, workers=2) as engine:
+            state = method.init()
+            engine.collect(method.broadcast(state), clients[:2])  # warm-up
+            begin = time.perf_counter()
+            collected = engine.collect(method.broadcast(state), clients)
+            if method.measuring is None:
+                method.aggregate(state, collected.messages)  # type: ignore[arg-type]
+            else:
+                ask = asking(setup, engine, 0, collected)
+                measured_vote(method, state, collected.messages, setup.validators(0), ask)
+            walls[str(vote)] = time.perf_counter() - begin
+        yield Row(section, f"FRL with 2 worker(s), vote {vote}", walls[str(vote)], "wall s")
+    for vote in ("borda", "screened-mean"):
+        yield Row(section, f"measured-mean by {vote}, wall", walls[str(measured.vote)] / walls[vote], "")
 
 
 def _evaluation(
