@@ -77,7 +77,7 @@ def test_a_simulated_run_ends_in_the_same_bytes_as_a_local_one(tmp_path, pytestc
 
 
 def test_a_deployed_run_with_tls_and_keys_ends_in_the_same_bytes_and_strangers_are_turned_away(tmp_path):
-    settings = settings_for(2, 2, **{"method.vote": "borda"})
+    settings = settings_for(2, 2, **{"method.vote": "measured-mean"})
     federation = build(load_preset("digits", settings), tmp_path).federation
     data = write_own_data(federation, tmp_path / "data")
     keys = Credentials.create(tmp_path / "keys", 3)

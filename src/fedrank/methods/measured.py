@@ -75,9 +75,9 @@ def measured_vote(
 ) -> tuple[Any, Measured]:
     """Return the next state, chosen by validators, and the record of how.
 
-    As long as most validators are honest, at least one honest validator's loss is no lower, and one's no
-    higher, than the median by which the result is judged; so the median loss over the honest validators'
-    data cannot have been made to look better than the best, or worse than the worst, of them.
+    The result replaces the present model only if the median over validators of the change of their loss is
+    0 or less. If fewer than half of the reports are malicious, that median lies between two honest reports,
+    whatever the others say.
     """
     voters = sorted(collected.voters)
     if not voters:
