@@ -224,7 +224,10 @@ ON_BALLOTS = [
 ]
 
 
-@pytest.mark.parametrize("name", ON_BALLOTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=pytest.mark.slow) if each == "planned-flips" else each for each in ON_BALLOTS],
+)
 def test_a_ballot_attack_sends_legal_ballots_of_every_kind(name: str) -> None:
     method = frl()
     view, attack = mirrored_view(layout=method.network.layout), ATTACKS[name]

@@ -155,7 +155,7 @@ def test_a_run_learns_and_does_not_depend_on_the_number_of_workers(digits: Feder
     assert ends[0] == ends[1]
 
 
-@pytest.mark.parametrize("lies", ["push", "stall"])
+@pytest.mark.parametrize("lies", ["push", pytest.param("stall", marks=pytest.mark.slow)])
 def test_a_measured_vote_withstands_an_attacker_who_simulates_it(digits: Federation, lies: str) -> None:
     """And who breaks the paper's vote: 30% malicious clients, among the validators too."""
     found = []
@@ -183,7 +183,7 @@ def test_questions_and_reports_are_counted_as_traffic(digits: Federation) -> Non
     assert measured.measured.question_bytes > 40 * mask_bytes
 
 
-@pytest.mark.parametrize("kind", [FedAvg, TopK])
+@pytest.mark.parametrize("kind", [FedAvg, pytest.param(TopK, marks=pytest.mark.slow)])
 def test_methods_that_train_weights_can_be_measured(digits: Federation, kind: type[FedAvg]) -> None:
     network = supernetwork(small_net(), seed=11)
     method = kind(network, LocalTraining(epochs=2, learning_rate=0.05), aggregator=MEASURED)
