@@ -6,7 +6,7 @@ the loss cannot be faked as long as most of those who measure it are honest.
 The server does not ask for the effect of one update alone: the noise of a single client's update is larger
 than what it contributes to a mean. It averages random halves of the updates, the *trials*, such that any two
 updates meet in as many trials as not, and compares the trials with and without an update. So each
-measurement tells something about every update, and nobody sees a single one.
+measurement tells something about every update, and a validator sees means, not single updates.
 """
 
 from __future__ import annotations
