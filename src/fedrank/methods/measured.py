@@ -99,7 +99,8 @@ def measured_vote(
         return unchanged, poll.record(validators, 0, (), None, adopted=False)
     kept = kept_units(effects(plan.design, reports), method.measuring.keep)
     clients = tuple(voters[number] for number in np.flatnonzero(kept @ plan.members))
-    final = poll(Stage.RUNOFF, present, dict.fromkeys(validators, [proposals.candidate(kept)]))
+    result = proposals.candidate(kept)
+    final = poll(Stage.RUNOFF, present, {validator: [result] for validator in validators})
     if not final:
         return unchanged, poll.record(validators, len(told), clients, None, adopted=False)
     change = float(np.median([differences[0] for differences in final.values()]))
