@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import hypergeom
+from scipy.stats import hypergeom, rankdata
 
 from fedrank.aggregators import Aggregator
 from fedrank.aggregators.measured import (
@@ -39,6 +39,11 @@ def test_every_update_is_in_one_unit(n: int, seed: int) -> None:
     assert np.ptp(members.sum(axis=1)) <= 1
 
 
+def places(losses: np.ndarray) -> np.ndarray:
+    """Return the place of each loss among those that are known, row by row."""
+    return np.where(np.isnan(losses), np.nan, rankdata(losses, axis=1, nan_policy="omit") - 1)
+
+
 @given(st.integers(0, 2**32))
 def test_in_a_linear_world_effects_order_the_units_as_they_harm(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -48,8 +53,8 @@ def test_in_a_linear_world_effects_order_the_units_as_they_harm(seed: int) -> No
     reports = np.full((40, len(design)), np.nan)
     for row in reports:
         seen = seen_trials(len(design), 0.5, rng)
-        row[seen] = losses[seen] + rng.normal(0, 0.02, seen.size)
-    effect = effects(design, reports)
+        row[seen] = rng.lognormal(0, 2) * (losses[seen] + rng.normal(0, 0.02, seen.size)) + rng.normal()
+    effect = effects(design, places(reports))
     assert effect[15:].min() > effect[:15].max()
     kept = kept_units(effect, 0.6)
     assert kept.sum() == 12
@@ -63,15 +68,27 @@ def test_a_fifth_of_liars_does_not_save_harmful_units(seed: int) -> None:
     design = trial_design(20, rng)
     honest = design @ harm / design.sum(axis=1) + rng.normal(0, 0.05, (32, len(design)))
     liars = -1000.0 * (design[:, 16:].sum(axis=1) / design.sum(axis=1)) * np.ones((8, 1))
-    kept = kept_units(effects(design, np.vstack([honest, liars])), 0.6)
+    kept = kept_units(effects(design, places(np.vstack([honest, liars]))), 0.6)
     assert not kept[16:].any()
+
+
+@given(st.integers(3, 12), st.integers(0, 2**32))
+def test_a_minority_moves_effects_within_what_the_others_find(honest: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    design = trial_design(9, rng)
+    found = places(rng.normal(size=(honest, len(design))))
+    lies = places(rng.normal(size=(honest - 1, len(design))))
+    alone = np.array([effects(design, row[None]) for row in found])
+    together = effects(design, np.vstack([found, lies]))
+    assert (together >= alone.min(axis=0)).all()
+    assert (together <= alone.max(axis=0)).all()
 
 
 def test_a_trial_that_nobody_has_measured_is_left_out() -> None:
     design = trial_design(7, np.random.default_rng(0))
     reports = np.tile((design @ np.arange(7.0)) / design.sum(axis=1), (3, 1))
     reports[:, 2] = np.nan
-    assert np.isfinite(effects(design, reports)).all()
+    assert np.isfinite(effects(design, places(reports))).all()
 
 
 @given(st.integers(2, 40), st.integers(5, 300), st.integers(0, 2**32))

@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedrank.ballots.candidates import (
+    REPORT,
     Inquiry,
     Stage,
     decode_flips,
-    decode_mask,
     encode_flips,
-    encode_mask,
     read_question,
 )
 from fedrank.ballots.frame import CHECKSUM
@@ -25,11 +24,6 @@ INQUIRY = Inquiry(RUN, LAYOUT, round=7)
 def test_flips_come_back_as_they_were(edges: set[int], size: int) -> None:
     flipped = np.array(sorted(edges), np.int32)
     assert decode_flips(encode_flips(flipped, size), size).tolist() == sorted(edges)
-
-
-@given(st.lists(st.booleans(), min_size=1, max_size=40))
-def test_a_mask_comes_back_as_it_was(bits: list[bool]) -> None:
-    assert decode_mask(encode_mask(np.array(bits)), len(bits)).tolist() == bits
 
 
 @given(st.binary(max_size=60), st.integers(1, 300))
@@ -67,40 +61,59 @@ def test_a_damaged_question_is_refused(place: int, value: int) -> None:
             read_question(bytes(message), RUN, LAYOUT)
 
 
-def test_a_report_comes_back_as_it_was() -> None:
-    told = np.array([0.5, -0.25, 0.0], np.float32)
-    report = INQUIRY.report(Stage.TRIALS, 3, told)
-    assert INQUIRY.differences(Stage.TRIALS, 3, report, 3).tolist() == told.tolist()
+def test_a_report_on_the_runoff_comes_back_as_it_was() -> None:
+    report = INQUIRY.report(Stage.RUNOFF, 3, np.array([-0.25], np.float32))
+    assert INQUIRY.read_report(Stage.RUNOFF, 3, report, 1).tolist() == [-0.25]
+
+
+@given(st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=32))
+def test_a_report_on_trials_says_nothing_but_their_order(differences: list[float]) -> None:
+    report = INQUIRY.report(Stage.TRIALS, 3, np.array(differences, np.float32))
+    order = sorted(range(len(differences)), key=lambda trial: (differences[trial], trial))
+    read = INQUIRY.read_report(Stage.TRIALS, 3, report, len(differences))
+    assert [order.index(trial) for trial in range(len(differences))] == read.tolist()
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=8))
+def test_a_report_that_is_not_an_order_is_refused(places: list[int]) -> None:
+    legal = INQUIRY.report(Stage.TRIALS, 3, np.zeros(len(places), np.float32))
+    header = legal[: -2 * len(places) - CHECKSUM.size]
+    forged = REPORT.close(header, np.array(places, "<u2").tobytes())
+    if sorted(places) == list(range(len(places))):
+        assert INQUIRY.read_report(Stage.TRIALS, 3, forged, len(places)).tolist() == places
+    else:
+        with pytest.raises(BallotError, match="not an order"):
+            INQUIRY.read_report(Stage.TRIALS, 3, forged, len(places))
 
 
 @pytest.mark.parametrize(
     ("inquiry", "stage", "sender", "count", "reason"),
     [
-        (INQUIRY, Stage.TRIALS, 4, 3, "sender is 3, expected 4"),
-        (INQUIRY, Stage.RUNOFF, 3, 3, "stage is 1, expected 2"),
-        (INQUIRY, Stage.TRIALS, 3, 2, "expected a report of"),
-        (Inquiry(RUN, LAYOUT, 8), Stage.TRIALS, 3, 3, "round is 7, expected 8"),
-        (Inquiry(LAYOUT, LAYOUT, 7), Stage.TRIALS, 3, 3, "the run is"),
+        (INQUIRY, Stage.TRIALS, 4, 2, "sender is 3, expected 4"),
+        (INQUIRY, Stage.RUNOFF, 3, 1, "stage is 1, expected 2"),
+        (INQUIRY, Stage.TRIALS, 3, 3, "expected a report of"),
+        (Inquiry(RUN, LAYOUT, 8), Stage.TRIALS, 3, 2, "round is 7, expected 8"),
+        (Inquiry(LAYOUT, LAYOUT, 7), Stage.TRIALS, 3, 2, "the run is"),
     ],
 )
 def test_a_report_on_something_else_is_refused(
     inquiry: Inquiry, stage: Stage, sender: int, count: int, reason: str
 ) -> None:
-    report = INQUIRY.report(Stage.TRIALS, 3, np.zeros(3, np.float32))
+    report = INQUIRY.report(Stage.TRIALS, 3, np.zeros(2, np.float32))
     with pytest.raises(BallotError, match=reason):
-        inquiry.differences(stage, sender, report, count)
+        inquiry.read_report(stage, sender, report, count)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_report_that_is_not_finite_is_refused(value: float) -> None:
-    report = INQUIRY.report(Stage.TRIALS, 3, np.array([0, value], np.float32))
+    report = INQUIRY.report(Stage.RUNOFF, 3, np.array([value], np.float32))
     with pytest.raises(BallotError, match="not finite"):
-        INQUIRY.differences(Stage.TRIALS, 3, report, 2)
+        INQUIRY.read_report(Stage.RUNOFF, 3, report, 1)
 
 
 def test_a_report_of_the_wrong_kind_is_refused() -> None:
     with pytest.raises(BallotError, match="NoneType"):
-        INQUIRY.differences(Stage.TRIALS, 3, None, 2)  # type: ignore[arg-type]
+        INQUIRY.read_report(Stage.TRIALS, 3, None, 2)  # type: ignore[arg-type]
     damaged = INQUIRY.report(Stage.TRIALS, 3, np.zeros(2, np.float32))[: -CHECKSUM.size] + bytes(4)
     with pytest.raises(BallotError, match="checksum"):
-        INQUIRY.differences(Stage.TRIALS, 3, damaged, 2)
+        INQUIRY.read_report(Stage.TRIALS, 3, damaged, 2)

@@ -62,7 +62,7 @@ def test_a_report_is_the_difference_of_losses_on_the_validators_data(digits: Fed
     units = np.arange(10) < 4
     inquiry = method.inquiry(0)
     question = inquiry.question(Stage.RUNOFF, 5, proposals.present(), [proposals.candidate(units)])
-    told = inquiry.differences(Stage.RUNOFF, 5, engine.measure({5: question})[5], 1)
+    told = inquiry.read_report(Stage.RUNOFF, 5, engine.measure({5: question})[5], 1)
     samples = digits.train_samples(5)
     inputs, labels = torch.from_numpy(samples.preprocess(samples.inputs)), torch.from_numpy(samples.labels)
     losses = [

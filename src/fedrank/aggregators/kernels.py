@@ -64,16 +64,32 @@ def add_squares(updates: NDArray[np.floating], limit: float, squares: NDArray[np
 
 
 @numba.njit(cache=True, nogil=True)
-def add_clipped(
-    updates: NDArray[np.floating],
-    limit: float,
-    factors: NDArray[np.float64],
-    unit_of: NDArray[np.intp],
-    sums: NDArray[np.float32],
-) -> None:
-    """Add each row, clipped, multiplied by its factor and rounded, to the sum of its unit."""
+def round_clipped(updates: NDArray[np.float32], limit: float, factors: NDArray[np.float64]) -> None:
+    """Clip all values, multiply each row by its factor and round it."""
     for i in range(len(updates)):
-        row, total, factor = updates[i], sums[unit_of[i]], factors[i]
+        row, factor = updates[i], factors[i]
         for j in range(row.size):
             value = min(max(np.float64(row[j]), -limit), limit)
-            total[j] += np.float32(np.rint(value * factor))
+            row[j] = np.float32(np.rint(value * factor))
+
+
+@numba.njit(cache=True, nogil=True)
+def moved_points(
+    base: NDArray[np.floating],
+    sums: NDArray[np.float32],
+    units: NDArray[np.intp],
+    scale: float,
+    grid: float,
+    points: NDArray[np.int64],
+) -> None:
+    """Write the points of each coordinate, moved by the scaled sum of some rows and rounded to a grid."""
+    total = np.empty(WIDTH, np.float32)
+    for begin in range(0, base.size, WIDTH):
+        width = min(WIDTH, base.size - begin)
+        total[:width] = 0
+        for unit in units:
+            row = sums[unit, begin : begin + width]
+            for i in range(width):
+                total[i] += row[i]
+        for i in range(width):
+            points[begin + i] = np.int64(np.rint((base[begin + i] + np.float64(total[i]) * scale) * grid))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -21,31 +21,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedrank.aggregators.base import Aggregator, Updates, Vector, measured
-from fedrank.aggregators.kernels import add_clipped, add_squares
+from fedrank.aggregators.kernels import add_squares, moved_points, round_clipped
 
 MOST_UNITS = 31
 """More updates than this are put into so many random groups, which are measured as one."""
-
-
-@measured("measured-mean", "fedrank (docs/votes.md)")
-def measured_mean(
-    updates: Updates,
-    _malicious: int,
-    *,
-    validators: Annotated[int, Field(ge=1, description="clients that measure in a round")] = 40,  # noqa: ARG001
-    samples: Annotated[int, Field(ge=1, description="samples of each that are used, at most")] = 12,  # noqa: ARG001
-    trials: Annotated[  # noqa: ARG001
-        float, Field(gt=0, le=1, description="the share of the trials that each one sees")
-    ] = 0.5,
-    keep: Annotated[float, Field(gt=0, le=1, description="the share of the updates that is kept")] = 0.6,  # noqa: ARG001
-    edges: Annotated[
-        float, Field(gt=0, description="the most that one coordinate counts, in deviations")
-    ] = 3.0,
-) -> Vector:
-    """Average the updates that lower the loss on the data of most validators; without them, all."""
-    n, size = updates.shape
-    sums = clipped_sums(lambda: [(slice(0, size), updates)], size, np.eye(n), edges)
-    return np.asarray(sums.mean(np.ones(n, np.bool_)), updates.dtype)
 
 
 @dataclass(frozen=True)
@@ -54,9 +33,36 @@ class Measuring:
 
     validators: int = 40
     samples: int = 12
-    trials: float = 0.5
+    trials: float = 0.25
     keep: float = 0.6
     edges: float = 3.0
+
+
+@measured("measured-mean", "fedrank (docs/votes.md)")
+def measured_mean(
+    updates: Updates,
+    _malicious: int,
+    *,
+    validators: Annotated[  # noqa: ARG001
+        int, Field(ge=1, description="clients that measure in a round")
+    ] = Measuring.validators,
+    samples: Annotated[  # noqa: ARG001
+        int, Field(ge=1, description="samples of each that are used, at most")
+    ] = Measuring.samples,
+    trials: Annotated[  # noqa: ARG001
+        float, Field(gt=0, le=1, description="the share of the trials that each one sees")
+    ] = Measuring.trials,
+    keep: Annotated[  # noqa: ARG001
+        float, Field(gt=0, le=1, description="the share of the updates that is kept")
+    ] = Measuring.keep,
+    edges: Annotated[
+        float, Field(gt=0, description="the most that one coordinate counts, in deviations")
+    ] = Measuring.edges,
+) -> Vector:
+    """Average the updates that lower the loss on the data of most validators; without them, all."""
+    n, size = updates.shape
+    sums = clipped_sums(lambda: [(slice(0, size), updates)], size, np.eye(n), edges)
+    return np.asarray(sums.mean(np.ones(n, np.bool_)), updates.dtype)
 
 
 def measuring_of(rule: Aggregator | None) -> Measuring | None:
@@ -72,16 +78,32 @@ class ClippedSums:
     step: float
     sizes: NDArray[np.float64]
     """The number of updates in each unit."""
+    farthest: float
+    """The most that a mean moves a coordinate."""
+
+    def at(self, coordinates: NDArray[np.intp]) -> ClippedSums:
+        """Return the sums of some coordinates."""
+        return replace(self, sums=self.sums[:, coordinates])
 
     def mean(self, units: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Return the mean update of some units. Sums of whole numbers are exact in any order."""
         total = units.astype(np.float32) @ self.sums
-        return total.astype(np.float64) * (self.step / float(self.sizes[units].sum()))
+        return total.astype(np.float64) * self._scale(units)
+
+    def moved(self, base: NDArray[np.floating], units: NDArray[np.bool_], grid: float) -> NDArray[np.int64]:
+        """Return where the mean update of some units moves coordinates, in parts of a grid."""
+        points = np.empty(base.size, np.int64)
+        moved_points(base, self.sums, np.flatnonzero(units), self._scale(units), grid, points)
+        return points
+
+    def _scale(self, units: NDArray[np.bool_]) -> float:
+        return self.step / float(self.sizes[units].sum())
 
 
 Slices = Callable[[], Iterable[tuple[slice, NDArray[np.floating]]]]
 """Yields neighboring coordinates and all updates there, anew at each call; it may reuse the rows."""
 CACHED_NUMBERS = 2**27
+COLUMNS = 2**19
 
 
 def clipped_sums(slices: Slices, size: int, members: NDArray[np.float64], edges: float) -> ClippedSums:
@@ -93,25 +115,39 @@ def clipped_sums(slices: Slices, size: int, members: NDArray[np.float64], edges:
     members : which updates (columns) each unit (row) consists of.
     edges : the most that one coordinate counts, in deviations: the median length by the root of the size.
     """
-    n = members.shape[1]
-    read = _in_memory(slices) if n * size <= CACHED_NUMBERS else slices
+    units, n = members.shape
+    whole = _in_memory(slices, n, size) if n * size <= CACHED_NUMBERS else None
+    read = slices if whole is None else _columns(whole)
     median = float(np.median(_lengths(read, n, np.inf)))
     if median == 0.0:
-        return ClippedSums(np.zeros((len(members), size), np.float32), 0.0, members.sum(axis=1))
+        return ClippedSums(np.zeros((units, size), np.float32), 0.0, members.sum(axis=1), 0.0)
     limit = edges * median / math.sqrt(size)
     factors = np.minimum(1.0, median / np.maximum(_lengths(read, n, limit), 1e-300))
     step = limit / 2 ** (23 - n.bit_length())  # so fine that sums of all updates are exact in 32 bits
-    sums = np.zeros((len(members), size), np.float32)
-    unit_of = members.argmax(axis=0)
+    alone = whole is not None and units == n
+    sums = whole if whole is not None and alone else np.empty((units, size), np.float32)
     for some, block in read():
-        add_clipped(block, limit, factors / step, unit_of, sums[:, some])
-    return ClippedSums(sums, step, members.sum(axis=1))
+        rounded = block if whole is not None else block.astype(np.float32)
+        round_clipped(rounded, limit, factors / step)
+        if not alone:
+            np.matmul(members.astype(np.float32), rounded, out=sums[:, some])
+    return ClippedSums(sums, step, members.sum(axis=1), limit + step)
 
 
-def _in_memory(slices: Slices) -> Slices:
+def _in_memory(slices: Slices, n: int, size: int) -> NDArray[np.float32]:
     """Read updates once and keep them: whole numbers below 2^24 are exact in 32 bits."""
-    blocks = [(some, block.astype(np.float32)) for some, block in slices()]
-    return lambda: blocks
+    updates = np.empty((n, size), np.float32)
+    for some, block in slices():
+        updates[:, some] = block
+    return updates
+
+
+def _columns(updates: NDArray[np.float32]) -> Slices:
+    """Return slices of updates that stay in the caches."""
+    n, size = updates.shape
+    width = max(1, COLUMNS // n)
+    parts = [slice(begin, min(begin + width, size)) for begin in range(0, size, width)]
+    return lambda: [(some, updates[:, some]) for some in parts]
 
 
 def _lengths(slices: Slices, n: int, limit: float) -> NDArray[np.float64]:
@@ -151,24 +187,24 @@ def seen_trials(trials: int, share: float, rng: np.random.Generator) -> NDArray[
     return np.sort(rng.permutation(trials)[: max(1, round(share * trials))])
 
 
-def effects(design: NDArray[np.bool_], reports: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the effect of each unit on the loss: trials with it minus trials without, in places.
+def effects(design: NDArray[np.bool_], places: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the effect of each unit: the mean place of trials with it minus that of trials without it.
 
     Parameters
     ----------
     design : which units each trial averages.
-    reports : one row per validator, one column per trial; NaN where a validator has not measured a trial.
+    places : one row per validator: the place of each trial among those that it has measured, from the
+        lowest loss to the highest; NaN for the others.
 
-    Trials are ordered by the median over validators of the change of the loss. A minority of liars moves a
-    median within the honest values, and the order bounds what a trial counts that only liars have measured.
+    Each validator judges each unit by its own measurements, and the median over validators decides: a
+    minority of liars moves it within what honest ones have found. Places have no unit, so that validators
+    whose losses are larger or change more do not count more.
     """
-    known = ~np.isnan(reports).all(axis=0)
-    medians = np.nanmedian(reports[:, known], axis=0)
-    places = np.searchsorted(np.sort(medians), medians).astype(np.float64)
-    inside = design[known]
-    with_it, without = inside.sum(axis=0), (~inside).sum(axis=0)
-    difference = (places @ inside) / np.maximum(with_it, 1) - (places @ ~inside) / np.maximum(without, 1)
-    return np.where((with_it > 0) & (without > 0), difference, 0.0)
+    seen, known = ~np.isnan(places), np.nan_to_num(places)
+    inside, outside = design.astype(np.float64), 1.0 - design
+    with_it, without = seen @ inside, seen @ outside
+    own = (known @ inside) / np.maximum(with_it, 1) - (known @ outside) / np.maximum(without, 1)
+    return np.asarray(np.median(np.where((with_it > 0) & (without > 0), own, 0.0), axis=0))
 
 
 def kept_units(effect: NDArray[np.float64], share: float) -> NDArray[np.bool_]:

@@ -1,8 +1,9 @@
 """Candidates and reports: what validators are sent, and what they answer (docs/wire-format.md).
 
-A question holds the present model and some candidates. For rankings that is the present mask, one bit for
-each edge, and for each candidate the edges that enter or leave it. A report holds, for each candidate, by how
-much the mean loss on the validator's data differs from that of the present model.
+A question holds the present model and some candidates. For rankings that is the edges in which the present
+mask differs from the initial one, which all know, and those in which each candidate differs from the present.
+A report on trials holds their order by the mean loss on the validator's data; a report on the runoff, by how
+much that of the candidate differs from that of the present model.
 """
 
 from __future__ import annotations
@@ -93,20 +94,30 @@ class Inquiry:
         return QUESTION.close(header, lengths, present, *candidates)
 
     def report(self, stage: Stage, sender: int, differences: NDArray[np.float32]) -> bytes:
-        """Return a validator's answer."""
+        """Return a validator's answer, given by how much each candidate changes its loss."""
         header = REPORT.header(stage, len(differences), self.round, sender, self.run, self.layout)
-        return REPORT.close(header, np.asarray(differences, "<f4").tobytes())
+        if stage is Stage.RUNOFF:
+            return REPORT.close(header, np.asarray(differences, "<f4").tobytes())
+        places = np.empty(len(differences), "<u2")
+        places[np.argsort(differences, kind="stable")] = np.arange(len(differences))
+        return REPORT.close(header, places.tobytes())
 
-    def differences(self, stage: Stage, sender: int, report: bytes, count: int) -> NDArray[np.float32]:
-        """Return what a report says of `count` candidates; anything illegal raises BallotError."""
-        expected = REPORT.header_bytes + 4 * count + CHECKSUM.size
+    def read_report(self, stage: Stage, sender: int, report: bytes, count: int) -> NDArray[np.float32]:
+        """Return what a report says of `count` candidates; anything illegal raises BallotError.
+
+        That is their places from the lowest loss to the highest, or the change of the loss in the runoff.
+        """
+        kind = "<f4" if stage is Stage.RUNOFF else "<u2"
+        expected = REPORT.header_bytes + np.dtype(kind).itemsize * count + CHECKSUM.size
         if not isinstance(report, bytes) or len(report) != expected:
             what = f"{len(report)} bytes" if isinstance(report, bytes) else type(report).__name__
             raise BallotError(f"expected a report of {expected} bytes, this is {what}")
         header = REPORT.header(stage, count, self.round, sender, self.run, self.layout)
-        values = np.frombuffer(REPORT.open(report, header), "<f4").astype(np.float32)
+        values = np.frombuffer(REPORT.open(report, header), kind).astype(np.float32)
         if not np.isfinite(values).all():
             raise BallotError("the report holds losses that are not finite")
+        if stage is Stage.TRIALS and not np.array_equal(np.sort(values), np.arange(count)):
+            raise BallotError(f"the report is not an order of {count} candidates")
         return values
 
 
@@ -136,19 +147,6 @@ def question_round(message: bytes) -> int:
 def question_stage(message: bytes) -> Stage:
     """Return the stage that a question claims to belong to; reading it checks the claim."""
     return Stage(QUESTION.claims(message)["stage"])
-
-
-def encode_mask(mask: NDArray[np.bool_]) -> bytes:
-    """Return a mask, one bit for each edge, lowest bit first."""
-    return np.packbits(mask, bitorder="little").tobytes()
-
-
-def decode_mask(content: bytes, size: int) -> NDArray[np.bool_]:
-    """Return the mask of `size` edges that `encode_mask` turned into bytes."""
-    if len(content) != (size + 7) // 8:
-        raise BallotError(f"a mask of {size} edges has {(size + 7) // 8} bytes, got {len(content)}")
-    bits = np.unpackbits(np.frombuffer(content, np.uint8), bitorder="little").astype(np.bool_)
-    return bits[:size]
 
 
 def encode_flips(edges: NDArray[np.int32], size: int) -> bytes:

@@ -91,19 +91,19 @@ def measured_vote(
     seen = {validator: plan.seen_by(validator) for validator in validators}
     shown = {validator: [trials[trial] for trial in some] for validator, some in seen.items()}
     told = poll(Stage.TRIALS, present, shown)
-    reports = np.full((len(told), len(trials)), np.nan)
-    for row, (validator, differences) in zip(reports, sorted(told.items()), strict=True):
-        row[seen[validator]] = differences
+    places = np.full((len(told), len(trials)), np.nan)
+    for row, (validator, order) in zip(places, sorted(told.items()), strict=True):
+        row[seen[validator]] = order
     unchanged = replace(state, round=state.round + 1)
     if not told:
         return unchanged, poll.record(validators, 0, (), None, adopted=False)
-    kept = kept_units(effects(plan.design, reports), method.measuring.keep)
+    kept = kept_units(effects(plan.design, places), method.measuring.keep)
     clients = tuple(voters[number] for number in np.flatnonzero(kept @ plan.members))
     result = proposals.candidate(kept)
     final = poll(Stage.RUNOFF, present, {validator: [result] for validator in validators})
     if not final:
         return unchanged, poll.record(validators, len(told), clients, None, adopted=False)
-    change = float(np.median([differences[0] for differences in final.values()]))
+    change = float(np.median([change for (change,) in final.values()]))
     chosen = method.adopt(state, proposals.result(kept)) if change <= 0 else unchanged
     return chosen, poll.record(validators, len(told), clients, change, adopted=change <= 0)
 
@@ -131,7 +131,7 @@ class _Poll:
             self.report_bytes += len(report)
             try:
                 count = len(shown[validator])
-                told[validator] = self.inquiry.differences(stage, validator, report, count)
+                told[validator] = self.inquiry.read_report(stage, validator, report, count)
             except BallotError as error:
                 self.refused[validator] = str(error)
         for validator in shown.keys() - told.keys():

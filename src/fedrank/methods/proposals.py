@@ -6,6 +6,7 @@ Both worlds work alike: the updates are clipped, summed up once for each unit, a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,14 +18,13 @@ from fedrank.aggregators.measured import ClippedSums, clipped_sums
 from fedrank.ballots.candidates import (
     Inquiry,
     decode_flips,
-    decode_mask,
     encode_flips,
-    encode_mask,
     read_question,
 )
 from fedrank.data import Samples
 from fedrank.errors import BallotError
 from fedrank.nn import Scores, Supernetwork, Workspace, channels_last
+from fedrank.nn.weights import WeightNetwork
 from fedrank.rank import Layer, Ranking, reputation, top_count
 from fedrank.rank.ranking import argsort_totals
 
@@ -78,38 +78,78 @@ class RankingProposals:
         self.mask = network.mask(present)
         self.base = 2.0 * reputation(present, layout)
         self.sums = [_layer_sums(ballots, layer, members, edges) for layer in layout]
+        self.bands = [self._band(*each) for each in zip(layout, self.sums, strict=True)]
 
     def present(self) -> bytes:
-        """Return the present mask."""
-        return encode_mask(self.mask)
+        """Return the edges in which the present mask differs from the initial one."""
+        return _coded_difference(self.network.initial_mask, self.mask)
 
     def candidate(self, units: NDArray[np.bool_]) -> bytes:
         """Return the edges that enter or leave the mask."""
         if self.network.scores is Scores.AUTHORS:
-            mask = self.network.mask(self.result(units))
-        else:
-            mask = np.concatenate([self._mask(layer, points) for layer, points in self._points(units)])
-        return encode_flips(np.flatnonzero(mask != self.mask).astype(np.int32), mask.size)
+            return _coded_difference(self.mask, self.network.mask(self.result(units)))
+        flips = np.concatenate([band.flips(units) for band in self.bands])
+        return encode_flips(flips.astype(np.int32), self.mask.size)
 
     def result(self, units: NDArray[np.bool_]) -> Ranking:
         """Return the ranking."""
-        return np.concatenate([argsort_totals(points) for _, points in self._points(units)])
+        layers = zip(self.network.layout, self.sums, strict=True)
+        points = (sums.moved(self.base[layer.edges], units, GRID) for layer, sums in layers)
+        return np.concatenate([argsort_totals(each - each.min()) for each in points])
 
-    def _points(self, units: NDArray[np.bool_]) -> Iterator[tuple[Layer, NDArray[np.int64]]]:
-        for layer, sums in zip(self.network.layout, self.sums, strict=True):
-            points = np.rint((self.base[layer.edges] + sums.mean(units)) * GRID).astype(np.int64)
-            yield layer, points - points.min()
+    def _band(self, layer: Layer, sums: ClippedSums) -> _Band:
+        base, size = self.base[layer.edges], layer.size
+        dropped = size - top_count(size, self.network.keep)
+        # One step of the grid for the rounding; the border itself moves as far as an edge can.
+        near = np.abs(base - 2.0 * dropped) <= 2 * sums.farthest + 1
+        edges = np.flatnonzero(near)
+        below = int(np.count_nonzero(~near & (base < 2.0 * dropped)))
+        return _Band(
+            layer.offset + edges,
+            base[edges],
+            sums.at(edges),
+            self.mask[layer.edges][edges],
+            dropped - below,
+            2.0 * dropped,
+        )
 
-    def _mask(self, layer: Layer, points: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return the top edges of a layer's ranking, without sorting."""
-        zeros = layer.size - top_count(layer.size, self.network.keep)
-        if zeros == 0:
-            return np.ones(layer.size, np.bool_)
-        border = np.partition(points, zeros)[zeros]
+
+@dataclass(frozen=True)
+class _Band:
+    """The edges of a layer that a mean of ballots can move across the border of the mask."""
+
+    edges: NDArray[np.intp]
+    base: NDArray[np.floating]
+    sums: ClippedSums
+    mask: NDArray[np.bool_]
+    dropped: int
+    """How many of them are not kept."""
+    border: float
+    """The points of the last edge that is kept at present."""
+
+    def flips(self, units: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Return the edges that some units move into the mask or out of it."""
+        if not 0 < self.dropped < self.edges.size:
+            return self.edges[:0]
+        points = self.sums.moved(self.base, units, GRID)
+        border = self._border(points)
         mask = np.asarray(points > border)
-        ties = np.flatnonzero(points == border)
-        mask[ties[ties.size - (layer.size - zeros - np.count_nonzero(mask)) :]] = True
-        return mask
+        ties = np.flatnonzero(points == border)  # the last ones are kept, as in a sorted ranking
+        mask[ties[ties.size - (points.size - self.dropped - np.count_nonzero(mask)) :]] = True
+        return np.asarray(self.edges[mask != self.mask])
+
+    def _border(self, points: NDArray[np.int64]) -> int:
+        """Return the least points that are kept. They hardly move, so few candidates are looked at first."""
+        middle, reach = self.border * GRID, self.sums.farthest / 16 * GRID
+        below = np.count_nonzero(points < middle - reach)
+        near = points[(points >= middle - reach) & (points <= middle + reach)]
+        if below <= self.dropped < below + near.size:
+            return int(np.partition(near, self.dropped - below)[self.dropped - below])
+        return int(np.partition(points, self.dropped)[self.dropped])
+
+
+def _coded_difference(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> bytes:
+    return encode_flips(np.flatnonzero(before != after).astype(np.int32), after.size)
 
 
 class WeightProposals:
@@ -142,19 +182,21 @@ def _layer_sums(updates: Slices, layer: Layer, members: NDArray[np.float64], edg
 
 def rankings_report(question: bytes, inquiry: Inquiry, samples: Samples, workspace: Workspace) -> bytes:
     """Answer a question about masks."""
-    network = workspace.network
     asked = read_question(question, inquiry.run, inquiry.layout)
-    mask = decode_mask(asked.present, network.layout.size)
-    weights = network.weights
+    network, tested = workspace.network, workspace.testing
+    size, weights = network.layout.size, network.weights
+    changed = decode_flips(asked.present, size)
+    if tested.holds != asked.present:  # all validators of a round are asked about the same model
+        mask = network.initial_mask.copy()
+        mask[changed] = ~mask[changed]
+        tested.begin(np.where(mask, weights, np.float32(0)), asked.present)
 
     def patches() -> Iterator[Patch]:
         for content in asked.candidates:
-            edges = decode_flips(content, network.layout.size)
-            yield edges, np.where(mask[edges], np.float32(0), weights[edges])
+            edges = decode_flips(content, size)
+            yield edges, weights[edges] - _read(tested.flat, edges)
 
-    present = np.where(mask, weights, np.float32(0))
-    differences = _loss_differences(workspace, present, patches(), samples)
-    return inquiry.report(asked.stage, asked.validator, differences)
+    return inquiry.report(asked.stage, asked.validator, _loss_differences(tested, patches(), samples))
 
 
 def weights_report(question: bytes, inquiry: Inquiry, samples: Samples, workspace: Workspace) -> bytes:
@@ -166,17 +208,14 @@ def weights_report(question: bytes, inquiry: Inquiry, samples: Samples, workspac
     present, *others = (
         np.frombuffer(each, "<f4").astype(np.float32) for each in (asked.present, *asked.candidates)
     )
+    workspace.testing.begin(present)
     patches: Iterator[Patch] = ((slice(None), weights) for weights in others)
-    return inquiry.report(
-        asked.stage, asked.validator, _loss_differences(workspace, present, patches, samples)
-    )
+    differences = _loss_differences(workspace.testing, patches, samples)
+    return inquiry.report(asked.stage, asked.validator, differences)
 
 
-def _loss_differences(
-    workspace: Workspace, present: NDArray[np.float32], patches: Iterator[Patch], samples: Samples
-) -> NDArray[np.float32]:
+def _loss_differences(network: WeightNetwork, patches: Iterator[Patch], samples: Samples) -> Floats:
     """Return by how much the mean loss of each patched model differs from that of the present one."""
-    network = workspace.testing
     inputs = channels_last(torch.from_numpy(samples.preprocess(samples.inputs)).to(network.device))
     labels = torch.from_numpy(samples.labels).to(network.device)
 
@@ -184,15 +223,24 @@ def _loss_differences(
         return float(cross_entropy(network.forward(inputs), labels, reduction="none").double().mean())
 
     with torch.inference_mode():
-        network.begin(present)
         at_present, found = loss(), []
         for where, values in patches:
+            before = _read(network.flat, where).copy()
             _write(network.flat, where, values)
-            found.append(loss() - at_present)
-            _write(network.flat, where, present[where])
+            try:
+                found.append(loss() - at_present)
+            finally:
+                _write(network.flat, where, before)
     largest = float(np.finfo(np.float32).max)
     known = np.nan_to_num(np.array(found), nan=largest, posinf=largest, neginf=-largest)
     return np.asarray(np.clip(known, -largest, largest), np.float32)
+
+
+def _read(flat: torch.Tensor, where: slice | NDArray[np.int32]) -> Floats:
+    if flat.device.type == "cpu":
+        return np.asarray(flat.numpy()[where])
+    place = where if isinstance(where, slice) else torch.from_numpy(where).to(flat.device)
+    return np.asarray(flat[place].cpu().numpy())
 
 
 def _write(flat: torch.Tensor, where: slice | NDArray[np.int32], values: Floats) -> None:

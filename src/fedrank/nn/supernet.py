@@ -91,6 +91,11 @@ class Supernetwork:
         """The ranking of the initial scores (Algorithm 2, line 4)."""
         return self.rank(self.initial_scores)
 
+    @cached_property
+    def initial_mask(self) -> NDArray[np.bool_]:
+        """The mask of the initial ranking."""
+        return self.mask(self.initial_ranking)
+
     def assign_scores(self, ranking: Ranking) -> NDArray[np.float32]:
         """Return the initial scores, reordered so that they follow `ranking` (Algorithm 2, line 10)."""
         return assign_scores(self.sorted_scores, by=ranking, layout=self.layout)

@@ -29,6 +29,7 @@ class WeightNetwork:
 
     def __init__(self, network: Supernetwork, device: torch.device) -> None:
         self.device = device
+        self.holds = b""
         self.module = copy.deepcopy(network.skeleton).to(device).train()
         self.flat = torch.empty(network.layout.size, device=device)
         named = dict(self.module.named_parameters())
@@ -39,8 +40,12 @@ class WeightNetwork:
         self.initial_buffers = {name: value.clone() for name, value in self.module.named_buffers()}
         lay_out_for_speed(self.module)
 
-    def begin(self, weights: NDArray[np.float32]) -> None:
-        """Start a client: set the weights it received, and reset the model's buffers."""
+    def begin(self, weights: NDArray[np.float32], holds: bytes = b"") -> None:
+        """Start a client: set the weights it received, and reset the model's buffers.
+
+        `holds` says which weights these are: whoever wants the same ones need not set them again.
+        """
+        self.holds = holds
         self.flat.copy_(torch.from_numpy(weights))
         for name, value in self.initial_buffers.items():
             owner, _, leaf = name.rpartition(".")
