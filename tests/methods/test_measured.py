@@ -13,9 +13,9 @@ from fedrank.data import Federation
 from fedrank.engine import local_engine
 from fedrank.errors import ConfigError
 from fedrank.experiment.adversary import Adversary, draw_malicious
-from fedrank.experiment.rounds import RunSetup, Schedule, asking, draw_validators, run_rounds
+from fedrank.experiment.rounds import RunSetup, Schedule, draw_validators, panel_of, run_rounds
 from fedrank.methods import FRL, FedAvg, TopK
-from fedrank.methods.measured import TrialPlan, measured_vote
+from fedrank.methods.measured import Panel, TrialPlan, measured_vote
 from fedrank.nn import LocalTraining, supernetwork
 from fedrank.rank import top_mask
 from tests.support.methods import small_frl, small_net
@@ -75,8 +75,8 @@ def test_a_report_is_the_difference_of_losses_on_the_validators_data(digits: Fed
 def test_the_result_has_no_higher_median_loss_than_the_present_model(digits: Federation) -> None:
     method = measured_frl()
     state, collected, setup, engine = one_round(method, digits)
-    ask = asking(setup, engine, 0, collected)
-    after, record = measured_vote(method, state, collected.messages, setup.validators(0), ask)
+    panel = panel_of(setup, engine, 0, collected)
+    after, record = measured_vote(method, state, collected.messages, panel)
     assert record.adopted
     assert record.change is not None
     assert record.change <= 0
@@ -96,7 +96,7 @@ def test_a_result_that_most_find_worse_is_not_adopted(digits: Federation) -> Non
             return engine.measure(questions)
         return {v: method.inquiry(0).report(stage, v, np.array([0.1], np.float32)) for v in questions}
 
-    after, record = measured_vote(method, state, collected.messages, setup.validators(0), ask)
+    after, record = measured_vote(method, state, collected.messages, Panel(setup.validators(0), ask))
     assert not record.adopted
     assert after.round == 1
     assert (after.ranking == state.ranking).all()
@@ -116,7 +116,7 @@ def test_a_bad_validator_costs_its_own_answer(digits: Federation) -> None:
         answers[forger] = answers[validators[3]]
         return answers
 
-    after, record = measured_vote(method, state, collected.messages, validators, ask)
+    after, record = measured_vote(method, state, collected.messages, Panel(validators, ask))
     assert record.adopted
     assert record.answers == 17
     assert record.refused.keys() == {silent, garbage, forger}
@@ -129,7 +129,8 @@ def test_a_bad_validator_costs_its_own_answer(digits: Federation) -> None:
 def test_without_any_report_the_model_stays(digits: Federation) -> None:
     method = measured_frl()
     state, collected, setup, _ = one_round(method, digits)
-    after, record = measured_vote(method, state, collected.messages, setup.validators(0), lambda *_: {})
+    panel = Panel(setup.validators(0), lambda *_: {})
+    after, record = measured_vote(method, state, collected.messages, panel)
     assert not record.adopted
     assert (after.ranking == state.ranking).all()
 

@@ -13,6 +13,7 @@ from pydantic import Field
 from fedrank.attacks.base import Knowledge, Oracle, Target, View, attack
 from fedrank.errors import ConfigError
 from fedrank.rank import Layer, Ranking, rank, reputation, top_count, top_mask
+from fedrank.rank.ranking import argsort_scores
 
 Floats = NDArray[np.float32]
 
@@ -183,4 +184,4 @@ class _Planner:
 
 def _best_first(chosen: NDArray[np.bool_], gain: Floats) -> NDArray[np.intp]:
     found = np.flatnonzero(chosen)
-    return found[np.argsort(-gain[found], kind="stable")]
+    return np.asarray(found[argsort_scores(-gain[found])])

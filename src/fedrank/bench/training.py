@@ -19,7 +19,7 @@ from fedrank.engine import Engine, local_engine
 from fedrank.engine.task import one_thread
 from fedrank.errors import DataError
 from fedrank.experiment.metrics import test_samples
-from fedrank.experiment.rounds import RunSetup, Schedule, asking, select
+from fedrank.experiment.rounds import RunSetup, Schedule, panel_of, select
 from fedrank.methods import FRL, FedAvg, Method
 from fedrank.methods.measured import measured_vote
 from fedrank.nn import NETWORKS, LocalTraining, MaskedNetwork, Supernetwork, channels_last, supernetwork
@@ -147,8 +147,8 @@ def _measured_rounds(
             if method.measuring is None:
                 method.aggregate(state, collected.messages)  # type: ignore[arg-type]
             else:
-                ask = asking(setup, engine, 0, collected)
-                measured_vote(method, state, collected.messages, setup.validators(0), ask)
+                panel = panel_of(setup, engine, 0, collected)
+                measured_vote(method, state, collected.messages, panel)
             walls[str(vote)] = time.perf_counter() - begin
         yield Row(section, f"FRL with 2 worker(s), vote {vote}", walls[str(vote)], "wall s")
     for vote in ("borda", "screened-mean"):

@@ -16,7 +16,7 @@ from fedrank.data import Federation
 from fedrank.errors import ConfigError
 from fedrank.methods import ClientUpdate, Method, knowing
 from fedrank.methods.laboratory import Laboratory
-from fedrank.methods.measured import TrialPlan
+from fedrank.methods.measured import TrialPlan, measured_method
 from fedrank.methods.spaces import space_of
 from fedrank.nn import Supernetwork, Workspace
 from fedrank.randomness import Purpose, keyed_generator
@@ -121,11 +121,12 @@ class Adversary:
         self, method: Method[Any], round_number: int, voters: Collection[int], validator: int, stage: Stage
     ) -> bytes:
         """Return the lie that a malicious validator tells."""
-        plan = TrialPlan.of(method, round_number, len(voters))
+        asks = measured_method(method)
+        assert asks is not None
+        plan = TrialPlan.of(asks, round_number, len(voters))
         mine = np.array([voter in self.clients for voter in sorted(voters)])
         lies = plan.lies(stage, validator, mine, push=self.lies == "push")
-        report: bytes = method.inquiry(round_number).report(stage, validator, lies)  # type: ignore[attr-defined]
-        return report
+        return asks.inquiry(round_number).report(stage, validator, lies)
 
 
 def draw_malicious(federation: Federation, share: float, seed: int) -> frozenset[int]:

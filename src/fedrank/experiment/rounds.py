@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedrank.aggregators.measured import Measuring
 from fedrank.ballots.audit import Audit, audit_vote
 from fedrank.ballots.candidates import Measured, Stage
 from fedrank.ballots.traffic import Traffic
@@ -23,7 +22,7 @@ from fedrank.errors import ConfigError, ModelError, TooFewUpdatesError, Training
 from fedrank.experiment.adversary import Adversary, divide
 from fedrank.experiment.metrics import Evaluation, evaluation, test_samples
 from fedrank.methods import Method, check_clients, knowing
-from fedrank.methods.measured import Ask, measured_vote
+from fedrank.methods.measured import Panel, measured_method, measured_vote
 from fedrank.randomness import Purpose, keyed_generator
 
 MOST_DRAWS = 1000
@@ -111,10 +110,11 @@ class RunSetup:
 
     def validators(self, round_number: int) -> tuple[int, ...]:
         """Draw the validators of a round, by a draw of their own; none if the method needs none."""
-        how = measuring(self.method)
-        if how is None:
+        asks = measured_method(self.method)
+        if asks is None or asks.measuring is None:
             return ()
-        return draw_validators(self.federation.voters, how.validators, self.method.network.seed, round_number)
+        count, seed = asks.measuring.validators, asks.network.seed
+        return draw_validators(self.federation.voters, count, seed, round_number)
 
     def measure(self, engine: Engine, state: Any) -> Evaluation:
         """Test the model of `state` on every client's test data and on the global test set."""
@@ -156,16 +156,15 @@ def run_rounds(setup: RunSetup, engine: Engine, state: Any) -> Rounds:
         def measure(state: Any) -> Evaluation | None:
             return setup.measure(engine, state) if setup.schedule.measures(state.round) else None
 
-        ask = asking(setup, engine, state.round, collected)
-        validators = setup.validators(state.round)
+        panel = panel_of(setup, engine, state.round, collected)
         state, done = conclude(
-            setup.method, setup.adversary, state, clients, collected, measure, begin, validators, ask
+            setup.method, setup.adversary, state, clients, collected, measure, begin, panel
         )
         yield state, done
 
 
-def asking(setup: RunSetup, engine: Engine, round_number: int, collected: Collected) -> Ask:
-    """Return what puts questions to validators. Malicious ones lie, unless their attack poisons data."""
+def panel_of(setup: RunSetup, engine: Engine, round_number: int, collected: Collected) -> Panel:
+    """Return the validators of a round. Malicious ones lie, unless their attack poisons data."""
 
     def ask(stage: Stage, questions: Mapping[int, bytes]) -> dict[int, bytes]:
         honest, liars = divide(questions, setup.adversary)
@@ -179,7 +178,7 @@ def asking(setup: RunSetup, engine: Engine, round_number: int, collected: Collec
             )
         return answers
 
-    return ask
+    return Panel(setup.validators(round_number), ask)
 
 
 def attacked(
@@ -211,15 +210,14 @@ def conclude(
     collected: Collected,
     measure: Callable[[Any], Evaluation | None],
     begin: float,
-    validators: Sequence[int],
-    ask: Ask,
+    panel: Panel,
 ) -> tuple[Any, Round]:
     """Aggregate the messages of a round; return the next state and the record of the round."""
     honest, malicious = divide(clients, adversary)
     before, vote, measured = state, None, None
     try:
-        if measuring(method):
-            state, measured = measured_vote(method, before, collected.messages, validators, ask)
+        if asks := measured_method(method):
+            state, measured = measured_vote(asks, before, collected.messages, panel)
         else:
             state = knowing(method, len(malicious)).aggregate(before, collected.messages)
         if hasattr(state, "ranking"):
@@ -252,11 +250,6 @@ def _sent(collected: Collected, measured: Measured | None, clients: int) -> Traf
     return Traffic(
         (collected.upload_bytes + reports) / clients, collected.download_bytes + questions / clients
     )
-
-
-def measuring(method: Method[Any]) -> Measuring | None:
-    """Return how validators measure, for a method that asks for them."""
-    return getattr(method, "measuring", None)
 
 
 def avoided_by(adversary: Adversary | None) -> frozenset[int]:

@@ -36,6 +36,7 @@ from fedrank.flower.wire import (
 )
 from fedrank.methods import FRL
 from fedrank.methods.frl import FRLState
+from fedrank.methods.measured import Panel
 
 CLOCKS = 60.0
 """Seconds that clocks may differ: messages expire this much after the deadline."""
@@ -193,13 +194,13 @@ class RankVote(Strategy):
             begin = time.perf_counter()
             opened = self._poll(grid, state, config or ConfigRecord())
             clients = tuple(opened.clients.values())
-            validators = self._validators(state.round)
 
             def ask(_: Stage, questions: Mapping[int, bytes]) -> dict[int, bytes]:
                 return self._ask(grid, questions)
 
+            panel = Panel(self._validators(state.round), ask)
             state, done = conclude(
-                self.method, self.adversary, opened.state, clients, opened, measure, begin, validators, ask
+                self.method, self.adversary, opened.state, clients, opened, measure, begin, panel
             )
             self._note_illegal_reports(done.measured)
             yield state, done

@@ -8,18 +8,59 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.aggregators.measured import effects, kept_units, random_units, seen_trials, trial_design
-from fedrank.ballots.candidates import NO_ANSWER, Measured, Stage
+from fedrank.aggregators.measured import (
+    Measuring,
+    effects,
+    kept_units,
+    random_units,
+    seen_trials,
+    trial_design,
+)
+from fedrank.ballots.candidates import NO_ANSWER, Inquiry, Measured, Stage
 from fedrank.errors import BallotError, TooFewUpdatesError
+from fedrank.methods.proposals import Proposals
+from fedrank.nn import Supernetwork
 from fedrank.randomness import Purpose, keyed_generator
 
 Ask = Callable[[Stage, Mapping[int, bytes]], Mapping[int, bytes]]
 """Sends questions to validators, by their numbers; returns the answers of those who have answered."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The validators of a round, and what puts questions to them."""
+
+    validators: Sequence[int]
+    ask: Ask
+
+
+class MeasuredMethod(Protocol):
+    """A method whose updates validators measure."""
+
+    @property
+    def network(self) -> Supernetwork: ...
+
+    @property
+    def measuring(self) -> Measuring | None: ...
+
+    def inquiry(self, round_number: int) -> Inquiry: ...
+
+    def proposals(self, state: Any, collected: Any, members: NDArray[np.float64]) -> Proposals: ...
+
+    def adopt(self, state: Any, result: Any) -> Any: ...
+
+
+def measured_method(method: Any) -> MeasuredMethod | None:
+    """Return a method as one that asks for validators, if it does."""
+    asks: MeasuredMethod | None = method if getattr(method, "measuring", None) is not None else None
+    return asks
+
+
 LIE = 1000.0
 """Larger than any honest difference."""
 
@@ -39,8 +80,9 @@ class TrialPlan:
     share: float
 
     @classmethod
-    def of(cls, method: Any, round_number: int, voters: int, draw: int = 0) -> TrialPlan:
+    def of(cls, method: MeasuredMethod, round_number: int, voters: int, draw: int = 0) -> TrialPlan:
         """Return the plan of a round with so many updates."""
+        assert method.measuring is not None
         seed = method.network.seed
         rng = keyed_generator(seed, Purpose.TRIALS, round_number, *([draw] if draw else []))
         members = random_units(voters, rng)
@@ -66,12 +108,7 @@ class TrialPlan:
 
 
 def measured_vote(
-    method: Any,
-    state: Any,
-    collected: Any,
-    validators: Sequence[int],
-    ask: Ask,
-    plan: TrialPlan | None = None,
+    method: MeasuredMethod, state: Any, collected: Any, panel: Panel, plan: TrialPlan | None = None
 ) -> tuple[Any, Measured]:
     """Return the next state, chosen by validators, and the record of how.
 
@@ -79,13 +116,14 @@ def measured_vote(
     0 or less. If fewer than half of the reports are malicious, that median lies between two honest reports,
     whatever the others say.
     """
-    voters = sorted(collected.voters)
+    assert method.measuring is not None
+    validators, voters = panel.validators, sorted(collected.voters)
     if not voters:
         raise TooFewUpdatesError("nobody voted: no legal ballots")
     plan = plan or TrialPlan.of(method, state.round, len(voters))
     proposals = method.proposals(state, collected, plan.members)
     inquiry, present = method.inquiry(state.round), proposals.present()
-    poll = _Poll(inquiry, ask)
+    poll = _Poll(inquiry, panel.ask)
     with ThreadPoolExecutor() as threads:  # NumPy's long passes run beside each other
         trials = list(threads.map(proposals.candidate, plan.design))
     seen = {validator: plan.seen_by(validator) for validator in validators}
@@ -111,7 +149,7 @@ def measured_vote(
 class _Poll:
     """Questions to validators and their checked answers, with the bytes of both."""
 
-    def __init__(self, inquiry: Any, ask: Ask) -> None:
+    def __init__(self, inquiry: Inquiry, ask: Ask) -> None:
         self.inquiry = inquiry
         self.ask = ask
         self.refused: dict[int, str] = {}

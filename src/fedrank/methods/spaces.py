@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,11 +23,11 @@ from fedrank.methods.base import Method
 from fedrank.methods.fedavg import FedAvg
 from fedrank.methods.frl import FRL, FRLState, RoundInput
 from fedrank.methods.laboratory import Laboratory
-from fedrank.methods.measured import TrialPlan, measured_vote
+from fedrank.methods.measured import Panel, TrialPlan, measured_vote
 from fedrank.methods.signsgd import SignSGD
 from fedrank.methods.votes import Ballots
 from fedrank.methods.weights import Floats, WeightState
-from fedrank.rank import Layer, Ranking, rank, reputation, vote_on
+from fedrank.rank import Layer, Ranking, Reputation, rank, reputation, vote_on
 
 SIMULATED_VALIDATORS = 20
 SIMULATED_SAMPLES = 16
@@ -109,15 +110,18 @@ class RankingSpace:
         """The global ranking."""
         return self.received.ranking
 
+    @cached_property
+    def start(self) -> Reputation:
+        """The reputations in the global ranking."""
+        return reputation(self.reference, self.method.network.layout)
+
     def to_vector(self, update: Ranking) -> Floats:
         """Return how far each edge has moved from its reputation in the global ranking."""
-        layout = self.method.network.layout
-        return (reputation(update, layout) - reputation(self.reference, layout)).astype(np.float32)
+        return (reputation(update, self.method.network.layout) - self.start).astype(np.float32)
 
     def from_vector(self, vector: Floats) -> Ranking:
         """Return the ranking of the global reputations, each moved by a displacement."""
-        layout = self.method.network.layout
-        return rank((reputation(self.reference, layout) + vector).astype(np.float32), layout)
+        return rank((self.start + vector).astype(np.float32), self.method.network.layout)
 
     def combine(self, updates: list[Ranking], malicious: int = 0) -> Ranking:
         """Return the vote of some rankings."""
@@ -144,7 +148,9 @@ class RankingSpace:
     def _ballots(self, updates: list[Ranking]) -> Ballots:
         codec = self.method.ballot_codec(self.received)
         if codec.ballot_format.shape is Shape.EXACT:
-            return DenseBallots(codec, [self.to_vector(update) for update in updates])
+            different = {id(update): update for update in updates}  # colluders often send the same ballot
+            made = {number: self.to_vector(update) for number, update in different.items()}
+            return DenseBallots(codec, [made[id(update)] for update in updates])
         store = BallotStore(codec, memory=self.method.memory // 2)
         for sender, update in enumerate(updates):
             store.add(sender, codec.encode(update, sender))
@@ -171,8 +177,8 @@ class RankingSpace:
                     answers[number] = inquiry.report(stage, number, lies)
             return answers
 
-        validators = range(len(clients) + liars)
-        chosen: FRLState = measured_vote(self.method, state, ballots, validators, ask, plan)[0]
+        panel = Panel(range(len(clients) + liars), ask)
+        chosen: FRLState = measured_vote(self.method, state, ballots, panel, plan)[0]
         return chosen.ranking
 
 
