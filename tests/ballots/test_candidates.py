@@ -6,11 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedrank.ballots.candidates import (
+    QUESTION,
     REPORT,
     Inquiry,
     Stage,
     decode_flips,
     encode_flips,
+    question_stage,
     read_question,
 )
 from fedrank.ballots.frame import CHECKSUM
@@ -117,3 +119,13 @@ def test_a_report_of_the_wrong_kind_is_refused() -> None:
     damaged = INQUIRY.report(Stage.TRIALS, 3, np.zeros(2, np.float32))[: -CHECKSUM.size] + bytes(4)
     with pytest.raises(BallotError, match="checksum"):
         INQUIRY.read_report(Stage.TRIALS, 3, damaged, 2)
+
+
+def test_a_question_of_no_stage_is_refused() -> None:
+    legal = INQUIRY.question(Stage.TRIALS, 3, b"", [])
+    forged = QUESTION.close(
+        legal[:5] + b"\x07" + legal[6 : QUESTION.header_bytes], legal[QUESTION.header_bytes : -4]
+    )
+    for read in (question_stage, lambda message: read_question(message, RUN, LAYOUT)):
+        with pytest.raises(BallotError, match="stage 7"):
+            read(forged)

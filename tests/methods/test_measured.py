@@ -81,7 +81,7 @@ def test_the_result_has_no_higher_median_loss_than_the_present_model(digits: Fed
     assert record.change is not None
     assert record.change <= 0
     assert after.round == 1
-    assert len(record.kept) == 6
+    assert len(record.kept) == 8
     assert set(record.kept) <= set(collected.messages.voters)
     assert record.refused == {}
     assert record.answers == 20

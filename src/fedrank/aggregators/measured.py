@@ -32,10 +32,18 @@ class Measuring:
     """The parameters of `measured_mean`."""
 
     validators: int = 40
-    samples: int = 12
+    samples: int = 8
     trials: float = 0.25
-    keep: float = 0.6
+    keep: float = 0.8
     edges: float = 3.0
+
+    @property
+    def runoff_samples(self) -> int:
+        """How many samples of each validator are used in the runoff, at most.
+
+        It decides on one candidate, so it can be exact: without an attack, each wrong "no" costs a round.
+        """
+        return 4 * self.samples
 
 
 @measured("measured-mean", "fedrank (docs/votes.md)")
@@ -47,7 +55,7 @@ def measured_mean(
         int, Field(ge=1, description="clients that measure in a round")
     ] = Measuring.validators,
     samples: Annotated[  # noqa: ARG001
-        int, Field(ge=1, description="samples of each that are used, at most")
+        int, Field(ge=1, description="samples of each for the trials, at most")
     ] = Measuring.samples,
     trials: Annotated[  # noqa: ARG001
         float, Field(gt=0, le=1, description="the share of the trials that each one sees")
@@ -109,6 +117,9 @@ COLUMNS = 2**19
 def clipped_sums(slices: Slices, size: int, members: NDArray[np.float64], edges: float) -> ClippedSums:
     """Sum up the updates of each unit, each clipped by coordinate and then to the median length.
 
+    Long updates come from clients with much data, so clipping would slow training down. All sums are
+    stretched by what the lengths lose, each counted up to two medians: nobody gains weight by it.
+
     Parameters
     ----------
     slices : the updates, `size` coordinates of each.
@@ -122,7 +133,9 @@ def clipped_sums(slices: Slices, size: int, members: NDArray[np.float64], edges:
     if median == 0.0:
         return ClippedSums(np.zeros((units, size), np.float32), 0.0, members.sum(axis=1), 0.0)
     limit = edges * median / math.sqrt(size)
-    factors = np.minimum(1.0, median / np.maximum(_lengths(read, n, limit), 1e-300))
+    lengths = np.maximum(_lengths(read, n, limit), 1e-300)
+    factors = np.minimum(1.0, median / lengths)
+    stretch = float(np.minimum(lengths, 2 * median).sum() / np.minimum(lengths, median).sum())
     step = limit / 2 ** (23 - n.bit_length())  # so fine that sums of all updates are exact in 32 bits
     alone = whole is not None and units == n
     sums = whole if whole is not None and alone else np.empty((units, size), np.float32)
@@ -131,7 +144,7 @@ def clipped_sums(slices: Slices, size: int, members: NDArray[np.float64], edges:
         round_clipped(rounded, limit, factors / step)
         if not alone:
             np.matmul(members.astype(np.float32), rounded, out=sums[:, some])
-    return ClippedSums(sums, step, members.sum(axis=1), limit + step)
+    return ClippedSums(sums, stretch * step, members.sum(axis=1), stretch * (limit + step))
 
 
 def _in_memory(slices: Slices, n: int, size: int) -> NDArray[np.float32]:

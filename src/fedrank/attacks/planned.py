@@ -62,6 +62,8 @@ class _LayerPlan:
     """The median length of the honest displacements."""
     zeros: int
     """The edges that are not kept."""
+    weight: float
+    """How much of what all colluders ask for the vote does."""
     farthest: float
     """The most that the vote lets one edge be moved, in the result."""
 
@@ -104,8 +106,10 @@ class _Planner:
         """Return the most harmful ballots that also help: first the best reach, then how much to help."""
 
         def made(shift: Floats, times: float) -> list[Ranking]:
-            help_given = np.float32(0 if different else times) * self.mean
-            return self._ballots(shift / self.strength + help_given, different=different)
+            asked = np.float32(0 if different else times) * self.mean
+            for plan in self.layers:
+                asked[plan.layer.edges] += shift[plan.layer.edges] / plan.weight
+            return self._ballots(asked, different=different)
 
         shifts = [self._shift(reach * self.reach) for reach in MEASURED_REACHES]
         found = [(self.harm(made(shift, HELP[0])), number, HELP[0]) for number, shift in enumerate(shifts)]
@@ -128,7 +132,7 @@ class _Planner:
             gradient = self.oracle.gradient(mask)
             for plan in self.layers:
                 edges = plan.layer.edges
-                budget = (reach * plan.length * self.strength) ** 2 * step / STEPS
+                budget = (reach * plan.length * plan.weight) ** 2 * step / STEPS
                 shift[edges] = self._layer_shift(plan, shift[edges], mask[edges], gradient[edges], budget)
         return shift
 
@@ -171,9 +175,14 @@ class _Planner:
         return out
 
     def _layer_plan(self, layer: Layer, displacements: list[Floats]) -> _LayerPlan:
-        length = float(np.median([np.linalg.norm(each[layer.edges]) for each in displacements]))
-        farthest = self.view.edge_limit * length / np.sqrt(layer.size) * self.strength
-        return _LayerPlan(layer, length, layer.size - top_count(layer.size, self.view.keep), farthest)
+        lengths = np.array([np.linalg.norm(each[layer.edges]) for each in displacements])
+        length = float(np.median(lengths))
+        weight = self.strength
+        if self.view.measured and length > 0:  # such a vote stretches what it has clipped
+            weight *= float(np.minimum(lengths, 2 * length).sum() / np.minimum(lengths, length).sum())
+        farthest = self.view.edge_limit * length / np.sqrt(layer.size) * weight
+        dropped = layer.size - top_count(layer.size, self.view.keep)
+        return _LayerPlan(layer, length, dropped, weight, farthest)
 
     def _displacement(self, ranking: Ranking) -> Floats:
         return reputation(ranking, self.view.layout) - self.start

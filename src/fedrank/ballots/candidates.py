@@ -127,10 +127,10 @@ def read_question(message: bytes, run: bytes, layout: bytes) -> Question:
     numbers = (claims[name] for name in QUESTION.names[:4])
     payload = QUESTION.open(message, QUESTION.header(*numbers, run, layout))
     count = claims["number of candidates"] + 1
+    stage = question_stage(message)
     try:
         lengths = struct.unpack_from(f"<{count}I", payload)
-        stage = Stage(claims["stage"])
-    except (struct.error, ValueError) as error:
+    except struct.error as error:
         raise BallotError(f"the question is incomplete ({error})") from None
     if 4 * count + sum(lengths) != len(payload):
         raise BallotError("the question's sections do not fill it")
@@ -146,7 +146,10 @@ def question_round(message: bytes) -> int:
 
 def question_stage(message: bytes) -> Stage:
     """Return the stage that a question claims to belong to; reading it checks the claim."""
-    return Stage(QUESTION.claims(message)["stage"])
+    claimed = QUESTION.claims(message)["stage"]
+    if claimed not in list(Stage):
+        raise BallotError(f"the question belongs to a stage {claimed}, which does not exist")
+    return Stage(claimed)
 
 
 def encode_flips(edges: NDArray[np.int32], size: int) -> bytes:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedrank.ballots.candidates import question_round
+from fedrank.aggregators.measured import Measuring
+from fedrank.ballots.candidates import Stage, question_round, question_stage
 from fedrank.data import Federation, Samples
 from fedrank.errors import BallotError
 from fedrank.methods import ClientUpdate, Collector, Method
@@ -97,10 +98,12 @@ class Worker:
 
 
 def measured(method: Any, samples: Samples, validator: int, question: bytes, workspace: Workspace) -> bytes:
-    """Answer a question on a few of a validator's samples, the same ones for all questions of a round."""
+    """Answer a question on a few of a validator's samples; the runoff's include those of the trials."""
     seed, round_number = method.network.seed, question_round(question)
     rng = keyed_generator(seed, Purpose.MEASURING, round_number, validator)
-    some = np.sort(rng.permutation(len(samples))[: method.measuring.samples])
+    how: Measuring = method.measuring
+    most = how.runoff_samples if question_stage(question) is Stage.RUNOFF else how.samples
+    some = np.sort(rng.permutation(len(samples))[:most])
     report: bytes = method.measure(question, samples.some(some), workspace)
     return report
 
