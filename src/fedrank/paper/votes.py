@@ -84,9 +84,10 @@ def planned_cells(scale: str) -> list[Cell]:
         found += [planned_cell("digits", DEFAULT, attack, 0.2, seed, ROUNDS) for seed in FRESH_SEEDS]
     for share in (0.1, 0.3, 0.4):
         found += [planned_cell("digits", DEFAULT, PLANNED[1], share, seed, ROUNDS) for seed in FRESH_SEEDS]
-    for vote in ("screened-mean", DEFAULT):
-        found += [planned_cell("mnist", vote, "none", 0.0, 7, ROUNDS)]
-        found += [planned_cell("mnist", vote, PLANNED[1], 0.2, 7, ROUNDS)]
+    found += [planned_cell("mnist", "screened-mean", PLANNED[1], 0.2, SEEDS[0], ROUNDS)]
+    for seed in SEEDS:
+        found += [planned_cell("mnist", vote, "none", 0.0, seed, ROUNDS) for vote in ("borda", DEFAULT)]
+        found += [planned_cell("mnist", DEFAULT, PLANNED[1], 0.2, seed, ROUNDS)]
     return found
 
 
