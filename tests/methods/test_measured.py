@@ -143,7 +143,14 @@ def test_validators_are_drawn_for_each_round_and_never_twice() -> None:
     assert draw_validators(clients[:5], 40, 7, 0) == (100, 101, 102, 103, 104)
 
 
-@pytest.mark.parametrize("ballots", ["exact packed", "levels=16 dithered coded", "top=50%"])
+@pytest.mark.parametrize(
+    "ballots",
+    [
+        "exact packed",
+        pytest.param("levels=16 dithered coded", marks=pytest.mark.slow),
+        pytest.param("top=50%", marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_learns_and_does_not_depend_on_the_number_of_workers(digits: Federation, ballots: str) -> None:
     method = measured_frl(ballots=ballots)
     ends = []

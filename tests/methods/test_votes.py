@@ -216,7 +216,9 @@ def test_a_rule_that_needs_everything_at_once_says_so() -> None:
         del RULES["first-vote-test"]
 
 
-@pytest.mark.parametrize("name", ["nnm+trimmed-mean", "geometric-median"])
+@pytest.mark.parametrize(
+    "name", ["nnm+trimmed-mean", pytest.param("geometric-median", marks=pytest.mark.slow)]
+)
 def test_a_vote_does_not_depend_on_the_number_of_workers_or_on_memory(digits: Federation, name: str) -> None:
     ends = set()
     for workers, memory in ((1, 2**30), (2, 2**12)):

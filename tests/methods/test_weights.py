@@ -101,7 +101,9 @@ def test_every_method_learns(digits: Federation, kind: type) -> None:
     assert last.sent.download_bytes == pytest.approx(paper_traffic(method).download_bytes, abs=60)
 
 
-@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize(
+    "kind", [METHODS[0], *(pytest.param(m, marks=pytest.mark.slow) for m in METHODS[1:])]
+)
 def test_the_number_of_workers_does_not_matter(digits: Federation, kind: type) -> None:
     method = small(kind)
     ends = []
