@@ -165,11 +165,11 @@ def encode_flips(edges: NDArray[np.int32], size: int) -> bytes:
 def decode_flips(content: bytes, size: int) -> NDArray[np.int32]:
     """Return the edges that `encode_flips` turned into bytes."""
     if len(content) < FLIPS.size:
-        raise BallotError("a candidate is too short")
+        raise BallotError("a list of changed edges is too short")
     width, count = FLIPS.unpack_from(content)
     if width > WIDEST or count > size:
-        raise BallotError(f"a candidate flips {count} of {size} edges in codes of {width} bits")
+        raise BallotError(f"a list of changed edges claims {count} of {size} edges, in codes of {width} bits")
     edges = np.empty(count, np.int32)
     if not rice_decode(np.frombuffer(content, np.uint8, offset=FLIPS.size), width, size, edges):
-        raise BallotError("a candidate's edges cannot be decoded")
+        raise BallotError("a list of changed edges cannot be decoded")
     return edges

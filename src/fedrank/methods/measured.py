@@ -29,6 +29,8 @@ from fedrank.randomness import Purpose, keyed_generator
 
 Ask = Callable[[Stage, Mapping[int, bytes]], Mapping[int, bytes]]
 """Sends questions to validators, by their numbers; returns the answers of those who have answered."""
+LIE = 1000.0
+"""Larger than any honest difference."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,6 @@ def measured_method(method: Any) -> MeasuredMethod | None:
     """Return a method as one that asks for validators, if it does."""
     asks: MeasuredMethod | None = method if getattr(method, "measuring", None) is not None else None
     return asks
-
-
-LIE = 1000.0
-"""Larger than any honest difference."""
 
 
 @dataclass(frozen=True)
