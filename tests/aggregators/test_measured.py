@@ -1,5 +1,7 @@
 """The measured mean: designs, effects and clipping, against plain formulas and a world that is linear."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from fedrank.aggregators.measured import (
     kept_units,
     random_units,
     seen_trials,
+    standard_error,
     trial_design,
 )
 from fedrank.errors import ConfigError
@@ -91,6 +94,44 @@ def test_a_trial_that_nobody_has_measured_is_left_out() -> None:
     assert np.isfinite(effects(design, places(reports))).all()
 
 
+def reading(updates: np.ndarray) -> Callable[[slice, np.ndarray], None]:
+    def read(some: slice, rows: np.ndarray) -> None:
+        rows[:] = updates[:, some]
+
+    return read
+
+
+@pytest.mark.parametrize("units", [9, 3])
+def test_sums_have_the_same_bytes_whether_updates_are_kept_in_memory_or_read_again(
+    units: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    updates = np.rint(rng.normal(0, 1e5, (9, 1000)))
+    members = np.zeros((units, 9))
+    members[np.arange(9) % units, np.arange(9)] = 1
+    monkeypatch.setattr("fedrank.aggregators.measured.BLOCK_NUMBERS", 9 * 64)
+    kept = clipped_sums(reading(updates), 1000, members, 3.0)
+    monkeypatch.setattr("fedrank.aggregators.measured.CACHED_NUMBERS", 0)
+    again = clipped_sums(reading(updates), 1000, members, 3.0)
+    assert (kept.step, kept.farthest) == (again.step, again.farthest)
+    assert kept.sums.tobytes() == again.sums.tobytes()
+
+
+def test_the_standard_error_of_a_median_is_that_of_many_samples() -> None:
+    rng = np.random.default_rng(0)
+    samples = rng.normal(0, 1, (4000, 41))
+    estimated = np.mean([standard_error(row) for row in samples])
+    assert estimated == pytest.approx(np.median(samples, axis=1).std(), rel=0.05)
+
+
+def test_a_fifth_of_liars_does_not_inflate_the_standard_error_by_half() -> None:
+    honest = np.random.default_rng(0).normal(0, 1, 3200)
+    lies = np.full(800, 1e6)
+    assert standard_error(np.concatenate([honest, lies])) < 1.5 * np.sqrt(3200 / 4000) * standard_error(
+        honest
+    )
+
+
 @given(st.integers(2, 40), st.integers(5, 300), st.integers(0, 2**32))
 def test_updates_are_clipped_by_coordinate_and_then_by_length(n: int, size: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -103,12 +144,7 @@ def test_updates_are_clipped_by_coordinate_and_then_by_length(n: int, size: int,
     shorter = np.minimum(1, median / remaining)
     stretch = np.minimum(remaining, 2 * median).sum() / np.minimum(remaining, median).sum()
     expected = stretch * (members @ (clipped * shorter[:, None]))
-    width = int(rng.integers(1, size + 1))
-
-    def slices() -> list[tuple[slice, np.ndarray]]:
-        return [(slice(i, i + width), updates[:, i : i + width].copy()) for i in range(0, size, width)]
-
-    sums = clipped_sums(slices, size, members, 3.0)
+    sums = clipped_sums(reading(updates), size, members, 3.0)
     np.testing.assert_allclose(sums.sums * sums.step, expected, atol=2 * limit * n / 2**16)
     units = rng.random(len(members)) < 0.5
     units[0] = True
@@ -117,7 +153,7 @@ def test_updates_are_clipped_by_coordinate_and_then_by_length(n: int, size: int,
 
 
 def test_updates_that_do_not_move_are_no_trouble() -> None:
-    sums = clipped_sums(lambda: [(slice(0, 4), np.zeros((3, 4)))], 4, np.eye(3), 3.0)
+    sums = clipped_sums(reading(np.zeros((3, 4))), 4, np.eye(3), 3.0)
     assert sums.mean(np.array([True, False, True])).tolist() == [0, 0, 0, 0]
 
 

@@ -12,9 +12,10 @@ measurement tells something about every update, and a validator sees means, not 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from pydantic import Field
 from fedrank.aggregators.base import Aggregator, Updates, Vector, measured
 from fedrank.aggregators.kernels import add_squares, moved_points, round_clipped
 
+T = TypeVar("T")
 MOST_UNITS = 31
 """More updates than this are put into so many random groups, which are measured as one."""
 
@@ -69,7 +71,11 @@ def measured_mean(
 ) -> Vector:
     """Average the updates that lower the loss on the data of most validators; without them, all."""
     n, size = updates.shape
-    sums = clipped_sums(lambda: [(slice(0, size), updates)], size, np.eye(n), edges)
+
+    def read(some: slice, rows: NDArray[np.float64]) -> None:
+        rows[:] = updates[:, some]
+
+    sums = clipped_sums(read, size, np.eye(n), edges)
     return np.asarray(sums.mean(np.ones(n, np.bool_)), updates.dtype)
 
 
@@ -108,13 +114,15 @@ class ClippedSums:
         return self.step / float(self.sizes[units].sum())
 
 
-Slices = Callable[[], Iterable[tuple[slice, NDArray[np.floating]]]]
-"""Yields neighboring coordinates and all updates there, anew at each call; it may reuse the rows."""
+Read = Callable[[slice, NDArray[np.float64]], None]
+"""Writes some neighboring coordinates of all updates, a row for each. Threads call it."""
 CACHED_NUMBERS = 2**27
-COLUMNS = 2**19
+BLOCK_NUMBERS = 2**18
+ALIGNED = 8
+"""Blocks begin at multiples of it, so that packed numbers begin at whole bytes."""
 
 
-def clipped_sums(slices: Slices, size: int, members: NDArray[np.float64], edges: float) -> ClippedSums:
+def clipped_sums(read: Read, size: int, members: NDArray[np.float64], edges: float) -> ClippedSums:
     """Sum up the updates of each unit, each clipped by coordinate and then to the median length.
 
     Long updates come from clients with much data, so clipping would slow training down. All sums are
@@ -122,53 +130,81 @@ def clipped_sums(slices: Slices, size: int, members: NDArray[np.float64], edges:
 
     Parameters
     ----------
-    slices : the updates, `size` coordinates of each.
+    read : the updates, `size` coordinates of each.
     members : which updates (columns) each unit (row) consists of.
     edges : the most that one coordinate counts, in deviations: the median length by the root of the size.
     """
     units, n = members.shape
-    whole = _in_memory(slices, n, size) if n * size <= CACHED_NUMBERS else None
-    read = slices if whole is None else _columns(whole)
-    median = float(np.median(_lengths(read, n, np.inf)))
+    updates = _Updates(read, n, size)
+    median = float(np.median(updates.lengths(np.inf)))
     if median == 0.0:
         return ClippedSums(np.zeros((units, size), np.float32), 0.0, members.sum(axis=1), 0.0)
     limit = edges * median / math.sqrt(size)
-    lengths = np.maximum(_lengths(read, n, limit), 1e-300)
+    lengths = np.maximum(updates.lengths(limit), 1e-300)
     factors = np.minimum(1.0, median / lengths)
     stretch = float(np.minimum(lengths, 2 * median).sum() / np.minimum(lengths, median).sum())
     step = limit / 2 ** (23 - n.bit_length())  # so fine that sums of all updates are exact in 32 bits
-    alone = whole is not None and units == n
-    sums = whole if whole is not None and alone else np.empty((units, size), np.float32)
-    for some, block in read():
-        rounded = block if whole is not None else block.astype(np.float32)
-        round_clipped(rounded, limit, factors / step)
-        if not alone:
-            np.matmul(members.astype(np.float32), rounded, out=sums[:, some])
+    sums = updates.rounded_sums(members.astype(np.float32), limit, factors / step)
     return ClippedSums(sums, stretch * step, members.sum(axis=1), stretch * (limit + step))
 
 
-def _in_memory(slices: Slices, n: int, size: int) -> NDArray[np.float32]:
-    """Read updates once and keep them: whole numbers below 2^24 are exact in 32 bits."""
-    updates = np.empty((n, size), np.float32)
-    for some, block in slices():
-        updates[:, some] = block
-    return updates
+class _Updates:
+    """The updates of a round in blocks that fit the caches, worked on by several threads.
 
+    The blocks follow from the numbers of updates and coordinates alone, and their sums are added up in their
+    order: the result has the same bytes for any number of threads. Updates are read once if they fit into
+    memory; they are whole numbers or weights of 32 bits, so nothing is lost.
+    """
 
-def _columns(updates: NDArray[np.float32]) -> Slices:
-    """Return slices of updates that stay in the caches."""
-    n, size = updates.shape
-    width = max(1, COLUMNS // n)
-    parts = [slice(begin, min(begin + width, size)) for begin in range(0, size, width)]
-    return lambda: [(some, updates[:, some]) for some in parts]
+    def __init__(self, read: Read, n: int, size: int) -> None:
+        self.n, self.size = n, size
+        width = max(ALIGNED, BLOCK_NUMBERS // n // ALIGNED * ALIGNED)
+        self.blocks = [slice(begin, min(begin + width, size)) for begin in range(0, size, width)]
+        self.read = read
+        self.whole: NDArray[np.float32] | None = None
+        if n * size <= CACHED_NUMBERS:
+            whole = np.empty((n, size), np.float32)
+            self._each(lambda some: whole.__setitem__((slice(None), some), self._block(some)))
+            self.whole = whole
 
+    def lengths(self, limit: float) -> NDArray[np.float64]:
+        """Return the lengths of the updates, with coordinates clipped."""
 
-def _lengths(slices: Slices, n: int, limit: float) -> NDArray[np.float64]:
-    """Return the lengths of the updates, with coordinates clipped."""
-    squares = np.zeros(n)
-    for _, block in slices():
-        add_squares(block, limit, squares)
-    return np.sqrt(squares)
+        def squares(some: slice) -> NDArray[np.float64]:
+            found = np.zeros(self.n)
+            add_squares(self._block(some), limit, found)
+            return found
+
+        return np.asarray(np.sqrt(np.sum(self._each(squares), axis=0)))
+
+    def rounded_sums(
+        self, members: NDArray[np.float32], limit: float, factors: NDArray[np.float64]
+    ) -> NDArray[np.float32]:
+        """Return the sums of each unit's updates, clipped, multiplied and rounded. They are gone after it."""
+        in_place = self.whole is not None and len(members) == self.n  # one update each
+        sums = self.whole if in_place else None
+        if sums is None:
+            sums = np.empty((len(members), self.size), np.float32)
+
+        def add(some: slice) -> None:
+            rounded = self._block(some)
+            round_clipped(rounded, limit, factors)
+            if not in_place:
+                np.matmul(members, rounded, out=sums[:, some])
+
+        self._each(add)
+        return sums
+
+    def _block(self, some: slice) -> NDArray[np.float32]:
+        if self.whole is not None:
+            return self.whole[:, some]
+        rows = np.empty((self.n, some.stop - some.start))
+        self.read(some, rows)
+        return rows.astype(np.float32)
+
+    def _each(self, work: Callable[[slice], T]) -> list[T]:
+        with ThreadPoolExecutor() as threads:
+            return list(threads.map(work, self.blocks))
 
 
 def random_units(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -225,6 +261,18 @@ def kept_units(effect: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
     kept = np.zeros(effect.size, np.bool_)
     kept[np.argsort(effect, kind="stable")[: math.ceil(share * effect.size)]] = True
     return kept
+
+
+def standard_error(changes: NDArray[np.floating]) -> float:
+    """Return the standard error of a median, estimated so that a minority of liars cannot inflate it much.
+
+    That of a normal distribution, with 1.4826 times the median absolute deviation for its deviation.
+
+    >>> round(standard_error(np.array([-2.0, -1.0, 0.0, 1.0, 2.0])), 3)
+    0.831
+    """
+    deviation = 1.4826 * np.median(np.abs(changes - np.median(changes)))
+    return float(math.sqrt(math.pi / 2) * deviation / math.sqrt(len(changes)))
 
 
 def dishonest_majority(clients: int, malicious: int, drawn: int) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrank.ballots.format import Shape
+from fedrank.ballots.kernels import add_moments
 from fedrank.ballots.store import BallotStore
 from fedrank.ballots.tally import Tally
 from fedrank.rank import Layer, Ranking, top_count
@@ -93,17 +94,17 @@ def audit_store(store: BallotStore, before: Ranking, after: Ranking, keep: float
     for number, layer in enumerate(layout):
         middle = np.empty(layer.size)
         middle[after[layer.edges]] = _from_middle(layer)
-        moments = np.zeros((3, len(clients)))
         exact = store.codec.ballot_format.shape is Shape.EXACT
         base = store.base(layer)
+        found = np.zeros((len(clients), 4))
         for some, displacements in store.slices(layer, width):
-            squares += (displacements**2).sum(axis=1) / (2 * layer.size) ** 2
-            if exact:
-                moments += _moments(displacements + base[some], middle[some])
-        if not exact:
+            add_moments(displacements, base[some], middle[some], found)
+        squares += found[:, 0] / (2 * layer.size) ** 2
+        if not exact:  # the points of a short ballot are not the broadcast's and its displacement
+            found = np.zeros((len(clients), 4))
             for some, points in store.points(layer, width):
-                moments += _moments(points, middle[some])
-        total, of_squares, with_vote = moments / layer.size
+                add_moments(points, np.zeros_like(base[some]), middle[some], found)
+        total, of_squares, with_vote = found[:, 1:].T / layer.size
         spreads = np.sqrt(of_squares - total**2) * _deviation(layer)
         agreements[number] = np.where(spreads > 0, with_vote / np.maximum(spreads, 1e-300), 1.0)
         changed = _changed(before[layer.edges], after[layer.edges], keep)
@@ -112,11 +113,6 @@ def audit_store(store: BallotStore, before: Ranking, after: Ranking, keep: float
     means = agreements.mean(axis=0)
     ballots = zip(clients, lengths.tolist(), means.tolist(), strict=True)
     return Audit(tuple(layers), tuple(BallotAudit(*ballot) for ballot in ballots))
-
-
-def _moments(points: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the sums of points, of their squares, and of their products with the vote."""
-    return np.stack([points.sum(axis=1), (points**2).sum(axis=1), (points * middle).sum(axis=1)])
 
 
 def ballots_to_flip(total: NDArray[np.int64], ranking: Ranking, keep: float) -> NDArray[np.int64]:

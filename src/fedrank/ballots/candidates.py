@@ -93,13 +93,13 @@ class Inquiry:
         lengths = struct.pack(f"<{len(candidates) + 1}I", *map(len, (present, *candidates)))
         return QUESTION.close(header, lengths, present, *candidates)
 
-    def report(self, stage: Stage, sender: int, differences: NDArray[np.float32]) -> bytes:
-        """Return a validator's answer, given by how much each candidate changes its loss."""
-        header = REPORT.header(stage, len(differences), self.round, sender, self.run, self.layout)
+    def report(self, stage: Stage, sender: int, losses: NDArray[np.floating]) -> bytes:
+        """Return a validator's answer: the order of some losses, or what the runoff changes in its loss."""
+        header = REPORT.header(stage, len(losses), self.round, sender, self.run, self.layout)
         if stage is Stage.RUNOFF:
-            return REPORT.close(header, np.asarray(differences, "<f4").tobytes())
-        places = np.empty(len(differences), "<u2")
-        places[np.argsort(differences, kind="stable")] = np.arange(len(differences))
+            return REPORT.close(header, np.asarray(losses, "<f4").tobytes())
+        places = np.empty(len(losses), "<u2")
+        places[np.argsort(losses, kind="stable")] = np.arange(len(losses))
         return REPORT.close(header, places.tobytes())
 
     def read_report(self, stage: Stage, sender: int, report: bytes, count: int) -> NDArray[np.float32]:

@@ -125,14 +125,13 @@ class BallotCodec:
         """Return the length of a layer of what `checked` returns."""
         return (layer.size * self.checked_width(layer) + 7) // 8
 
-    def points_of(self, layer: Layer, sender: int, content: bytes, out: NDArray[np.float64]) -> None:
+    def points_of(self, layer: Layer, sender: int, content: Section, out: NDArray[np.float64]) -> None:
         """Write the points of some neighboring edges, from their part of what `checked` returns."""
-        numbers, width = np.frombuffer(content, np.uint8), self.checked_width(layer)
-        levels = self._levels(layer, sender)
-        packing.read_points(numbers, width, levels.points, np.zeros(out.size, np.int32), out)
+        width, levels = self.checked_width(layer), self._levels(layer, sender)
+        packing.read_points(content, width, levels.points, np.zeros(out.size, np.int32), out)
 
     def displacements_of(
-        self, layer: Layer, sender: int, content: bytes, base: NDArray[np.int32], out: NDArray[np.float64]
+        self, layer: Layer, sender: int, content: Section, base: NDArray[np.int32], out: NDArray[np.float64]
     ) -> None:
         """Write how far a ballot moves some neighboring edges, from their part of what `checked` returns.
 
@@ -140,13 +139,13 @@ class BallotCodec:
         that asks for no change: what all ballots lose by rounding is no displacement. Of a ballot that
         names only the top edges it is the smallest move that agrees with it.
         """
-        numbers, width = np.frombuffer(content, np.uint8), self.checked_width(layer)
+        width = self.checked_width(layer)
         match self.ballot_format.shape:
             case Shape.EXACT:
-                packing.read_positions(numbers, width, base, out)
+                packing.read_positions(content, width, base, out)
             case Shape.LEVELS:
                 levels = self._levels(layer, sender)
-                packing.read_points(numbers, width, levels.points, levels.rounded(base // 2), out)
+                packing.read_points(content, width, levels.points, levels.rounded(base // 2), out)
             case Shape.TOP:
                 self.points_of(layer, sender, content, out)
                 border = 2 * (layer.size - self.ballot_format.named(layer.size))

@@ -22,3 +22,26 @@ def note_levels(ranking: NDArray[np.int32], borders: NDArray[np.int32], out: NDA
     for level in range(borders.size - 1):
         for position in range(borders[level], borders[level + 1]):
             out[ranking[position]] = level
+
+
+@numba.njit(cache=True)
+def add_moments(
+    displacements: NDArray[np.float64],
+    base: NDArray[np.int32],
+    middle: NDArray[np.float64],
+    moments: NDArray[np.float64],
+) -> None:
+    """Add up for each ballot: squared displacements, points, squared points, products with the vote."""
+    for i in range(len(displacements)):
+        row = displacements[i]
+        length = total = squares = products = 0.0
+        for j in range(row.size):
+            point = row[j] + base[j]
+            length += row[j] * row[j]
+            total += point
+            squares += point * point
+            products += point * middle[j]
+        moments[i, 0] += length
+        moments[i, 1] += total
+        moments[i, 2] += squares
+        moments[i, 3] += products

@@ -140,7 +140,7 @@ def count_top(
     return stop, _PADDING if held != np.uint64(0) else 0
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def read_points(
     data: Bytes, width: int, points: NDArray[np.int32], base: NDArray[np.int32], out: NDArray[np.float64]
 ) -> None:
@@ -156,7 +156,7 @@ def read_points(
         bits -= width
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def read_positions(data: Bytes, width: int, base: NDArray[np.int32], out: NDArray[np.float64]) -> None:
     """Do what `read_points` does for exact positions, whose points need not be looked up."""
     lowest = (np.uint64(1) << np.uint64(width)) - np.uint64(1)

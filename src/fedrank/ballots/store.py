@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from fedrank.rank import Layer
 ALIGNED = 8  # so many numbers of any width fill whole bytes
 CACHED_NUMBERS = 2**19
 LEAST_SLICE = 2**12
+Bytes = NDArray[np.uint8]
+Rows = NDArray[np.float64]
 
 
 class BallotStore:
@@ -36,66 +39,82 @@ class BallotStore:
         self.codec = codec
         self.asked = asked
         self.memory = memory
-        self.slots: dict[int, int] = {}
-        self._file = tempfile.SpooledTemporaryFile(max_size=memory)  # noqa: SIM115
+        self._ballots: dict[int, Bytes | int] = {}  # the content, or its position in the file
+        self._filed = 0
+        self._file: IO[bytes] | None = None
         self._layer_bytes = [codec.checked_bytes(layer) for layer in codec.layout]
 
     def add(self, sender: int, ballot: bytes) -> None:
         """Keep a ballot. An illegal one raises BallotError and leaves no trace."""
-        check_sender(sender, self.asked, self.slots)
-        self._append(sender, self.codec.checked(ballot, sender))
+        check_sender(sender, self.asked, self.voters)
+        self._keep(sender, np.frombuffer(self.codec.checked(ballot, sender), np.uint8))
 
     def merge(self, other: BallotStore) -> None:
         """Add the ballots of another store of the same vote."""
         if not self.codec.matches(other.codec):
             raise BallotError("stores of different runs, rounds, layouts or formats cannot be merged")
-        if twice := self.slots.keys() & other.slots.keys():
+        if twice := self._ballots.keys() & other._ballots.keys():
             raise BallotError(f"client {min(twice)} has voted in both of two stores")
-        for sender, slot in other.slots.items():
-            self._append(sender, other._content(slot * other._stride, other._stride))
+        for sender in other.voters:
+            self._keep(sender, other._content(sender, 0, other._ballot_bytes))
 
-    def slices(self, layer: Layer, width: int) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    def slices(self, layer: Layer, width: int) -> Iterator[tuple[slice, Rows]]:
         """Yield neighboring edges of a layer, at most `width`, and the displacements of all ballots there.
 
         A displacement is counted in points from what the broadcast has in the ballots' format. Rows are
         sorted by client number, and overwritten by the next slice.
         """
-        base = self.base(layer)
+        return self._slices(layer, width, self.displacements(layer))
 
-        def write(sender: int, content: bytes, some: slice, row: NDArray[np.float64]) -> None:
-            self.codec.displacements_of(layer, sender, content, base[some], row)
-
-        return self._slices(layer, width, write)
-
-    def points(self, layer: Layer, width: int) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    def points(self, layer: Layer, width: int) -> Iterator[tuple[slice, Rows]]:
         """Yield neighboring edges of a layer, and the points that all ballots give them, as `slices` does."""
 
-        def write(sender: int, content: bytes, _: slice, row: NDArray[np.float64]) -> None:
+        def read(sender: int, content: Bytes, _: slice, row: NDArray[np.float64]) -> None:
             self.codec.points_of(layer, sender, content, row)
 
-        return self._slices(layer, width, write)
+        return self._slices(layer, width, self._reader(layer, read))
 
-    def _slices(
-        self, layer: Layer, width: int, write: Callable[[int, bytes, slice, NDArray[np.float64]], None]
-    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    def displacements(self, layer: Layer) -> Callable[[slice, Rows], None]:
+        """Return what writes the displacements of some neighboring edges, a row for each ballot.
+
+        Slices begin at a multiple of 8. Threads may call it.
+        """
+        base = self.base(layer)
+
+        def read(sender: int, content: Bytes, some: slice, row: NDArray[np.float64]) -> None:
+            self.codec.displacements_of(layer, sender, content, base[some], row)
+
+        return self._reader(layer, read)
+
+    def _reader(
+        self, layer: Layer, read: Callable[[int, Bytes, slice, NDArray[np.float64]], None]
+    ) -> Callable[[slice, Rows], None]:
         number = self.codec.layout.layers.index(layer)
         before, bits = sum(self._layer_bytes[:number]), self.codec.checked_width(layer)
-        voters = sorted(self.slots.items())
+        voters = sorted(self.voters)
+
+        def write(some: slice, rows: Rows) -> None:
+            first, last = some.start * bits // 8, (some.stop * bits + 7) // 8
+            for row, sender in zip(rows, voters, strict=True):
+                read(sender, self._content(sender, before + first, last - first), some, row)
+
+        return write
+
+    def _slices(
+        self, layer: Layer, width: int, write: Callable[[slice, Rows], None]
+    ) -> Iterator[tuple[slice, Rows]]:
         width = layer.size if width >= layer.size else max(ALIGNED, width // ALIGNED * ALIGNED)
-        rows = np.empty((len(self.slots), width))
+        rows = np.empty((len(self.voters), width))
         for begin in range(0, layer.size, width):
             some = slice(begin, min(begin + width, layer.size))
-            first, last = begin * bits // 8, (some.stop * bits + 7) // 8
             block = rows[:, : some.stop - begin]
-            for row, (sender, slot) in zip(block, voters, strict=True):
-                content = self._content(slot * self._stride + before + first, last - first)
-                write(sender, content, some, row)
+            write(some, block)
             yield some, block
 
     def slice_width(self, bytes_per_number: int = 40) -> int:
         """Return how many edges of all ballots to look at together: few enough for caches and memory."""
-        fast = max(LEAST_SLICE, CACHED_NUMBERS // len(self.slots))
-        return min(fast, self.memory // (bytes_per_number * len(self.slots)))
+        fast = max(LEAST_SLICE, CACHED_NUMBERS // len(self.voters))
+        return min(fast, self.memory // (bytes_per_number * len(self.voters)))
 
     def base(self, layer: Layer) -> NDArray[np.int32]:
         """Return the points that a layer's edges have in the broadcast."""
@@ -104,31 +123,36 @@ class BallotStore:
     @property
     def voters(self) -> Collection[int]:
         """Who has voted."""
-        return self.slots.keys()
+        return self._ballots.keys()
 
     @property
-    def _stride(self) -> int:
+    def _ballot_bytes(self) -> int:
         return sum(self._layer_bytes)
 
-    def _append(self, sender: int, content: bytes) -> None:
-        slot = len(self.slots)
-        self._file.seek(slot * self._stride)
-        self._file.write(content)
-        self.slots[sender] = slot
+    def _keep(self, sender: int, content: Bytes) -> None:
+        if (len(self._ballots) - self._filed + 1) * self._ballot_bytes <= self.memory:
+            self._ballots[sender] = content
+            return
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the store lives)
+        position = self._filed * self._ballot_bytes
+        self._file.seek(position)
+        self._file.write(content.tobytes())
+        self._file.flush()
+        self._ballots[sender] = position
+        self._filed += 1
 
-    def _content(self, begin: int, length: int) -> bytes:
-        self._file.seek(begin)
-        return self._file.read(length)
+    def _content(self, sender: int, begin: int, length: int) -> Bytes:
+        kept = self._ballots[sender]
+        if not isinstance(kept, int):
+            return kept[begin : begin + length]
+        assert self._file is not None
+        return np.frombuffer(os.pread(self._file.fileno(), length, kept + begin), np.uint8)
 
     def __getstate__(self) -> dict[str, Any]:
-        content = self._content(0, self._stride * len(self.slots))
-        return self.__dict__ | {"codec": replace(self.codec, reference=None), "_file": content}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        content = state["_file"]
-        self._file = tempfile.SpooledTemporaryFile(max_size=len(content) + 1)  # noqa: SIM115
-        self._file.write(content)
+        ballots = {sender: self._content(sender, 0, self._ballot_bytes) for sender in self.voters}
+        codec = replace(self.codec, reference=None)
+        return self.__dict__ | {"codec": codec, "_ballots": ballots, "_filed": 0, "_file": None}
 
 
 def broadcast_points(codec: BallotCodec, layer: Layer) -> NDArray[np.int32]:

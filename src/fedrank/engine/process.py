@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -122,7 +123,7 @@ class WorkerProcess:
     def result(self) -> Any:
         """Wait for the result of the last call."""
         try:
-            value = self.connection.recv()
+            value = receive(self.connection)
         except (EOFError, OSError) as error:
             raise self._died() from error
         if isinstance(value, Failure):
@@ -150,7 +151,7 @@ def serve(connection: Connection, payload: int, offset: int) -> None:
     worker: Worker | None = None
     while True:
         try:
-            name, arguments = connection.recv()
+            name, arguments = receive(connection)
         except EOFError:
             return
         try:
@@ -162,8 +163,34 @@ def serve(connection: Connection, payload: int, offset: int) -> None:
 
 
 def send(connection: Connection, value: Any) -> None:
-    """Send anything to the other side, which `recv` receives; classes of a user's script travel by value."""
-    connection.send_bytes(cloudpickle.dumps(value))
+    """Send anything to the other side; classes of a user's script travel by value.
+
+    Arrays are not pickled but sent as they are: a round's ballots are 100 MB and more.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    content = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    arrays = [buffer.raw() for buffer in buffers]
+    connection.send([array.nbytes for array in arrays])
+    connection.send_bytes(content)
+    for array in arrays:
+        sent = 0
+        while sent < array.nbytes:
+            sent += os.write(connection.fileno(), array[sent:])
+
+
+def receive(connection: Connection) -> Any:
+    """Receive what the other side has sent."""
+    sizes = connection.recv()
+    content = connection.recv_bytes()
+    arrays = [np.empty(size, np.uint8) for size in sizes]
+    for array in arrays:
+        left = array.data
+        while left:
+            count = os.readv(connection.fileno(), [left])
+            if count == 0:
+                raise EOFError
+            left = left[count:]
+    return pickle.loads(content, buffers=arrays)
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from fedrank.aggregators.measured import (
     kept_units,
     random_units,
     seen_trials,
+    standard_error,
     trial_design,
 )
 from fedrank.ballots.candidates import NO_ANSWER, Inquiry, Measured, Stage
@@ -110,9 +111,9 @@ def measured_vote(
 ) -> tuple[Any, Measured]:
     """Return the next state, chosen by validators, and the record of how.
 
-    The result replaces the present model only if the median over validators of the change of their loss is
-    0 or less. If fewer than half of the reports are malicious, that median lies between two honest reports,
-    whatever the others say.
+    The result replaces the present model unless the median over validators of the change of their loss is
+    more than its standard error above 0. If fewer than half of the reports are malicious, that median lies
+    between two honest reports, whatever the others say.
     """
     assert method.measuring is not None
     validators, voters = panel.validators, sorted(collected.voters)
@@ -139,9 +140,11 @@ def measured_vote(
     final = poll(Stage.RUNOFF, present, {validator: [result] for validator in validators})
     if not final:
         return unchanged, poll.record(validators, len(told), clients, None, adopted=False)
-    change = float(np.median([change for (change,) in final.values()]))
-    chosen = method.adopt(state, proposals.result(kept)) if change <= 0 else unchanged
-    return chosen, poll.record(validators, len(told), clients, change, adopted=change <= 0)
+    changes = np.array([change for (change,) in final.values()], np.float64)
+    change = float(np.median(changes))
+    adopted = change <= standard_error(changes)
+    chosen = method.adopt(state, proposals.result(kept)) if adopted else unchanged
+    return chosen, poll.record(validators, len(told), clients, change, adopted=adopted)
 
 
 class _Poll:

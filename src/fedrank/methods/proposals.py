@@ -5,7 +5,7 @@ Both worlds work alike: the updates are clipped, summed up once for each unit, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
-from fedrank.aggregators.measured import ClippedSums, clipped_sums
+from fedrank.aggregators.measured import ClippedSums, Read, clipped_sums
 from fedrank.ballots.candidates import (
     Inquiry,
+    Stage,
     decode_flips,
     encode_flips,
     read_question,
@@ -36,15 +37,12 @@ Patch = tuple[slice | NDArray[np.int32], NDArray[np.float32]]
 """Some weights of a candidate that differ from those of the present model."""
 
 
-class Slices(Protocol):
+class Updates(Protocol):
     """The updates of a round, whose coordinates are read a layer and a slice at a time."""
 
-    @property
-    def voters(self) -> Collection[int]: ...
-
-    def slices(self, layer: Layer, width: int) -> Iterable[tuple[slice, NDArray[np.float64]]]: ...
-
-    def slice_width(self) -> int: ...
+    def displacements(self, layer: Layer) -> Read:
+        """Return what writes some neighboring coordinates of all updates, in the order of the clients."""
+        ...
 
 
 class Proposals(Protocol):
@@ -70,14 +68,14 @@ class RankingProposals:
     """Rankings that some of a round's ballots vote for."""
 
     def __init__(
-        self, network: Supernetwork, present: Ranking, ballots: Slices, edges: float, members: Matrix
+        self, network: Supernetwork, present: Ranking, ballots: Updates, edges: float, members: Matrix
     ) -> None:
         layout = network.layout
         self.network = network
         self.members = members
         self.mask = network.mask(present)
         self.base = 2.0 * reputation(present, layout)
-        self.sums = [_layer_sums(ballots, layer, members, edges) for layer in layout]
+        self.sums = [clipped_sums(ballots.displacements(each), each.size, members, edges) for each in layout]
         self.bands = [self._band(*each) for each in zip(layout, self.sums, strict=True)]
 
     def present(self) -> bytes:
@@ -156,11 +154,13 @@ class WeightProposals:
     """Weights that some of a round's updates lead to."""
 
     def __init__(
-        self, network: Supernetwork, present: Floats, updates: Slices, edges: float, members: Matrix
+        self, network: Supernetwork, present: Floats, updates: Updates, edges: float, members: Matrix
     ) -> None:
         self.members = members
         self.weights = present
-        self.sums = [_layer_sums(updates, layer, members, edges) for layer in network.layout]
+        self.sums = [
+            clipped_sums(updates.displacements(layer), layer.size, members, edges) for layer in network.layout
+        ]
 
     def present(self) -> bytes:
         """Return the present weights."""
@@ -173,11 +173,6 @@ class WeightProposals:
     def result(self, units: NDArray[np.bool_]) -> NDArray[np.float32]:
         """Return the step from the present weights."""
         return np.concatenate([sums.mean(units) for sums in self.sums]).astype(np.float32)
-
-
-def _layer_sums(updates: Slices, layer: Layer, members: NDArray[np.float64], edges: float) -> ClippedSums:
-    width = updates.slice_width()
-    return clipped_sums(lambda: updates.slices(layer, width), layer.size, members, edges)
 
 
 def rankings_report(question: bytes, inquiry: Inquiry, samples: Samples, workspace: Workspace) -> bytes:
@@ -196,7 +191,7 @@ def rankings_report(question: bytes, inquiry: Inquiry, samples: Samples, workspa
             edges = decode_flips(content, size)
             yield edges, weights[edges] - _read(tested.flat, edges)
 
-    return inquiry.report(asked.stage, asked.validator, _loss_differences(tested, patches(), samples))
+    return inquiry.report(asked.stage, asked.validator, _measured(asked.stage, tested, patches(), samples))
 
 
 def weights_report(question: bytes, inquiry: Inquiry, samples: Samples, workspace: Workspace) -> bytes:
@@ -210,12 +205,12 @@ def weights_report(question: bytes, inquiry: Inquiry, samples: Samples, workspac
     )
     workspace.testing.begin(present)
     patches: Iterator[Patch] = ((slice(None), weights) for weights in others)
-    differences = _loss_differences(workspace.testing, patches, samples)
-    return inquiry.report(asked.stage, asked.validator, differences)
+    found = _measured(asked.stage, workspace.testing, patches, samples)
+    return inquiry.report(asked.stage, asked.validator, found)
 
 
-def _loss_differences(network: WeightNetwork, patches: Iterator[Patch], samples: Samples) -> Floats:
-    """Return by how much the mean loss of each patched model differs from that of the present one."""
+def _measured(stage: Stage, network: WeightNetwork, patches: Iterator[Patch], samples: Samples) -> Matrix:
+    """Return the mean loss of each patched model; in the runoff, by how much it differs from the present."""
     inputs = channels_last(torch.from_numpy(samples.preprocess(samples.inputs)).to(network.device))
     labels = torch.from_numpy(samples.labels).to(network.device)
 
@@ -223,7 +218,7 @@ def _loss_differences(network: WeightNetwork, patches: Iterator[Patch], samples:
         return float(cross_entropy(network.forward(inputs), labels, reduction="none").double().mean())
 
     with torch.inference_mode():
-        at_present, found = loss(), []
+        at_present, found = loss() if stage is Stage.RUNOFF else 0.0, []
         for where, values in patches:
             before = _read(network.flat, where).copy()
             _write(network.flat, where, values)
@@ -232,8 +227,7 @@ def _loss_differences(network: WeightNetwork, patches: Iterator[Patch], samples:
             finally:
                 _write(network.flat, where, before)
     largest = float(np.finfo(np.float32).max)
-    known = np.nan_to_num(np.array(found), nan=largest, posinf=largest, neginf=-largest)
-    return np.asarray(np.clip(known, -largest, largest), np.float32)
+    return np.asarray(np.clip(np.nan_to_num(np.array(found), nan=largest), -largest, largest))
 
 
 def _read(flat: torch.Tensor, where: slice | NDArray[np.int32]) -> Floats:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrank.aggregators.measured import Read
 from fedrank.ballots import BallotCodec, BallotStore, Shape
 from fedrank.ballots.candidates import Stage
 from fedrank.ballots.store import broadcast_points
@@ -91,6 +92,15 @@ class DenseBallots:
             some = slice(begin, min(begin + width, layer.size))
             where = slice(layer.offset + some.start, layer.offset + some.stop)
             yield some, 2.0 * np.array([row[where] for row in self.rows], np.float64)
+
+    def displacements(self, layer: Layer) -> Read:
+        """Return what writes the displacements of some edges of a layer, in points."""
+
+        def read(some: slice, rows: NDArray[np.float64]) -> None:
+            for row, displacement in zip(rows, self.rows, strict=True):
+                np.multiply(displacement[layer.offset + some.start : layer.offset + some.stop], 2.0, out=row)
+
+        return read
 
     def base(self, layer: Layer) -> NDArray[np.int32]:
         """Return the points that a layer's edges have in the broadcast."""

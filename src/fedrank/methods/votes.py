@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrank.aggregators import Aggregator
+from fedrank.aggregators.measured import Read
 from fedrank.ballots import BallotCodec
 from fedrank.errors import ConfigError
 from fedrank.randomness import Purpose, keyed_generator
@@ -38,6 +39,8 @@ class Ballots(Protocol):
     def slice_width(self, bytes_per_number: int = 40) -> int: ...
 
     def slices(self, layer: Layer, width: int) -> Iterator[tuple[slice, NDArray[np.float64]]]: ...
+
+    def displacements(self, layer: Layer) -> Read: ...
 
     def base(self, layer: Layer) -> NDArray[np.int32]: ...
 

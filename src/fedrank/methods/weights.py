@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedrank.aggregators import Aggregator
+from fedrank.aggregators.measured import Read
 from fedrank.data import Samples
 from fedrank.errors import BallotError, RunError
 from fedrank.methods.base import ClientUpdate
@@ -65,16 +66,15 @@ class UpdateStore:
         """Who has sent an update."""
         return self.by_client.keys()
 
-    def slices(self, layer: Layer, width: int) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """Yield neighboring weights of a layer, at most `width`, and their changes by all clients."""
-        updates = self.in_order()
-        for begin in range(0, layer.size, width):
-            some = slice(begin, min(begin + width, layer.size))
-            yield some, np.array([update[layer.edges][some] for update in updates], np.float64)
+    def displacements(self, layer: Layer) -> Read:
+        """Return what writes the changes of some neighboring weights of a layer by all clients."""
+        updates = [update[layer.edges] for update in self.in_order()]
 
-    def slice_width(self) -> int:
-        """Return how many weights of all updates to look at together: few enough for the caches."""
-        return max(4096, 2**19 // max(1, len(self.by_client)))
+        def read(some: slice, rows: NDArray[np.float64]) -> None:
+            for row, update in zip(rows, updates, strict=True):
+                row[:] = update[some]
+
+        return read
 
     def in_order(self) -> list[Floats]:
         """Return the updates in the order of the clients' numbers: sums of floats depend on it."""
