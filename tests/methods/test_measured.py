@@ -102,6 +102,28 @@ def test_a_result_that_most_find_worse_is_not_adopted(digits: Federation) -> Non
     assert (after.ranking == state.ranking).all()
 
 
+@pytest.mark.parametrize(("center", "adopted"), [(0.1, True), (0.3, False)])
+def test_a_result_is_adopted_up_to_the_standard_error_of_the_median(
+    digits: Federation, center: float, adopted: bool
+) -> None:
+    """Changes spread evenly over one unit: their deviation is 0.37, the error of 20 of them 0.10."""
+    method = measured_frl()
+    state, collected, setup, engine = one_round(method, digits)
+    validators = setup.validators(0)
+    changes = dict(zip(validators, center + np.linspace(-0.5, 0.5, len(validators)), strict=True))
+
+    def ask(stage: Stage, questions: Mapping[int, bytes]) -> dict[int, bytes]:
+        if stage is Stage.TRIALS:
+            return engine.measure(questions)
+        return {v: method.inquiry(0).report(stage, v, np.array([changes[v]])) for v in questions}
+
+    after, record = measured_vote(method, state, collected.messages, Panel(validators, ask))
+    assert record.change == pytest.approx(center, abs=1e-6)
+    assert record.error == pytest.approx(0.10, abs=0.01)
+    assert record.adopted is adopted
+    assert (after.ranking == state.ranking).all() is np.bool_(not adopted)
+
+
 def test_a_bad_validator_costs_its_own_answer(digits: Federation) -> None:
     """One is silent, one sends garbage, one answers for another."""
     method = measured_frl()

@@ -66,6 +66,8 @@ class Measured:
     question_bytes: int
     """Bytes that all validators received."""
     report_bytes: int
+    error: float | None = None
+    """The standard error of `change`: a result is adopted up to it. Earlier versions did not record it."""
 
 
 @dataclass(frozen=True)

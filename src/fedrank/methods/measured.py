@@ -141,10 +141,10 @@ def measured_vote(
     if not final:
         return unchanged, poll.record(validators, len(told), clients, None, adopted=False)
     changes = np.array([change for (change,) in final.values()], np.float64)
-    change = float(np.median(changes))
-    adopted = change <= standard_error(changes)
-    chosen = method.adopt(state, proposals.result(kept)) if adopted else unchanged
-    return chosen, poll.record(validators, len(told), clients, change, adopted=adopted)
+    change, error = float(np.median(changes)), standard_error(changes)
+    chosen = method.adopt(state, proposals.result(kept)) if change <= error else unchanged
+    record = poll.record(validators, len(told), clients, change, adopted=change <= error)
+    return chosen, replace(record, error=error)
 
 
 class _Poll:

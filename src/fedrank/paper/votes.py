@@ -66,6 +66,14 @@ PLANNED = ("planned-flips", *(f"planned-flips ({name})" for name in VARIANTS["pl
 SEEDS = (7, 8, 9)
 FRESH_SEEDS = (10, 11, 12)
 """Beside the seeds that the attack was first published with in these docs."""
+SHORT_BALLOTS = ("levels=4 dithered", "top=50%")
+MIRRORS = (
+    "mirror",
+    *(f"mirror ({name})" for name in VARIANTS["mirror"]),
+    "mirror-tuned",
+    "mirror-tuned (benign)",
+)
+LONG = 150
 
 
 def planned_cells(scale: str) -> list[Cell]:
@@ -88,7 +96,26 @@ def planned_cells(scale: str) -> list[Cell]:
     for seed in SEEDS:
         found += [planned_cell("mnist", vote, "none", 0.0, seed, ROUNDS) for vote in ("borda", DEFAULT)]
         found += [planned_cell("mnist", DEFAULT, PLANNED[1], 0.2, seed, ROUNDS)]
-    return found
+    found += [
+        short_ballots_cell(ballots, attack, share)
+        for ballots in SHORT_BALLOTS
+        for attack, share in (("none", 0.0), *((attack, 0.2) for attack in MIRRORS))
+    ]
+    return [*found, drift_cell("none", 0.0), drift_cell(PLANNED[1], 0.2)]
+
+
+def short_ballots_cell(ballots: str, attack: str, share: float) -> Cell:
+    """Return the run of the default vote on short ballots under one attack."""
+    cell = planned_cell("digits", DEFAULT, attack, share, SEEDS[0], ROUNDS)
+    vote = f"{DEFAULT}, {ballots}"
+    return Cell(cell.coordinates | {"vote": vote}, cell.preset, (*cell.settings, f"wire.ballots={ballots}"))
+
+
+def drift_cell(attack: str, share: float) -> Cell:
+    """Return a long run of the default vote: small damage may add up."""
+    cell = planned_cell("digits", DEFAULT, attack, share, FRESH_SEEDS[0], LONG)
+    vote = f"{DEFAULT}, {LONG} rounds"
+    return Cell(cell.coordinates | {"vote": vote}, cell.preset, cell.settings)
 
 
 def planned_cell(data: str, vote: str, attack: str, share: float, seed: int, rounds: int) -> Cell:

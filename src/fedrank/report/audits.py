@@ -125,7 +125,7 @@ def measured_table(votes: dict[int, Vote], clients: int | None) -> Group | None:
     if not numbers:
         return None
     table = audit_table("Measured by validators")
-    for column in ("round", "validators", "answered", "kept", "change", "adopted", "bad draw"):
+    for column in ("round", "validators", "answered", "kept", "change", "error", "adopted", "bad draw"):
         table.add_column(column, justify="right", no_wrap=True)
     every = max(1, -(-len(numbers) // SHOWN_ROUNDS))
     for number in [*numbers[:-1:every], numbers[-1]]:
@@ -137,6 +137,7 @@ def measured_table(votes: dict[int, Vote], clients: int | None) -> Group | None:
             str(measured.answers),
             f"{len(measured.kept)}/{len(vote.clients)}",
             "unknown" if measured.change is None else f"{measured.change:+.4f}",
+            "unknown" if measured.error is None else f"{measured.error:.4f}",
             "yes" if measured.adopted else "no",
             f"{_bad_draw(measured, clients, SHOWN_SHARE):.0e}",
         )
@@ -144,9 +145,10 @@ def measured_table(votes: dict[int, Vote], clients: int | None) -> Group | None:
     assert last is not None
     chances = ", ".join(f"{_bad_draw(last, clients, share):.0e} at {share:.0%}" for share in SHARES)
     note = (
-        "Change: the median over validators of what the result changes in the loss on their own data. The "
-        "result is adopted only if it is 0 or less; otherwise the model stays as it was. So as long as most "
-        "validators are honest, the median loss does not rise, up to sampling error. Bad draw: the "
+        "Change: the median over validators of what the result changes in the loss on their own data. "
+        "Error: its standard error. The result is adopted only if the change is no more than the error; "
+        "otherwise the model stays as it was. So as long as most validators are honest, the change lies "
+        "between two honest reports, and the loss does not rise beyond sampling error. Bad draw: the "
         f"probability that half or more of the validators are malicious, if {SHOWN_SHARE:.0%} of all clients "
         f"are ({chances})."
     )
