@@ -37,7 +37,7 @@ class Measuring:
     samples: int = 8
     trials: float = 0.25
     keep: float = 0.8
-    edges: float = 3.0
+    edges: float = 4.0
 
     @property
     def runoff_samples(self) -> int:
@@ -261,6 +261,14 @@ def kept_units(effect: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
     kept = np.zeros(effect.size, np.bool_)
     kept[np.argsort(effect, kind="stable")[: math.ceil(share * effect.size)]] = True
     return kept
+
+
+def is_worse(change: float, error: float) -> bool:
+    """Return whether a median change of the loss is above 0 by more than chance, with its standard error.
+
+    Two standard errors: without any effect, one median in 44 is that large.
+    """
+    return change > 2 * error
 
 
 def standard_error(changes: NDArray[np.floating]) -> float:

@@ -67,7 +67,7 @@ class Measured:
     """Bytes that all validators received."""
     report_bytes: int
     error: float | None = None
-    """The standard error of `change`: a result is adopted up to it. Earlier versions did not record it."""
+    """The standard error of `change`. Earlier versions did not record it."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fedrank.aggregators.measured import (
     Measuring,
     effects,
+    is_worse,
     kept_units,
     random_units,
     seen_trials,
@@ -112,8 +113,8 @@ def measured_vote(
     """Return the next state, chosen by validators, and the record of how.
 
     The result replaces the present model unless the median over validators of the change of their loss is
-    more than its standard error above 0. If fewer than half of the reports are malicious, that median lies
-    between two honest reports, whatever the others say.
+    above 0 by more than two standard errors. If fewer than half of the reports are malicious, that median
+    lies between two honest reports, whatever the others say.
     """
     assert method.measuring is not None
     validators, voters = panel.validators, sorted(collected.voters)
@@ -142,8 +143,9 @@ def measured_vote(
         return unchanged, poll.record(validators, len(told), clients, None, adopted=False)
     changes = np.array([change for (change,) in final.values()], np.float64)
     change, error = float(np.median(changes)), standard_error(changes)
-    chosen = method.adopt(state, proposals.result(kept)) if change <= error else unchanged
-    record = poll.record(validators, len(told), clients, change, adopted=change <= error)
+    worse = is_worse(change, error)
+    chosen = unchanged if worse else method.adopt(state, proposals.result(kept))
+    record = poll.record(validators, len(told), clients, change, adopted=not worse)
     return chosen, replace(record, error=error)
 
 
