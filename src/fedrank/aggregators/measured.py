@@ -37,7 +37,7 @@ class Measuring:
     samples: int = 8
     trials: float = 0.25
     keep: float = 0.8
-    edges: float = 4.0
+    edges: float = 3.0
 
     @property
     def runoff_samples(self) -> int:
