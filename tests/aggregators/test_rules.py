@@ -294,6 +294,22 @@ def test_the_screened_mean_equals_its_oracle(seed: int, n: int, m: int, d: int) 
     )
 
 
+@given(st.integers(0, 2**32), st.integers(1, 9), st.sampled_from([1, 5, 40]))
+def test_clip_limits_each_coordinate_to_three_deviations_of_the_median_update(seed: int, n: int, d: int) -> None:
+    updates = some_updates(seed, n, d)
+    updates[:, 0] *= 100
+    before = updates.copy()
+    limit = 3 * np.median([np.linalg.norm(one) for one in updates]) / np.sqrt(d)
+    clipped = [[min(max(value, -limit), limit) for value in one] for one in updates.tolist()]
+    np.testing.assert_allclose(aggregate("clip+mean", updates, 0), np.mean(clipped, axis=0), rtol=1e-12)
+    assert (updates == before).all()
+
+
+def test_clip_comes_first() -> None:
+    with pytest.raises(ConfigError, match="'clip' must come first, got 'nnm\\+clip\\+mean'"):
+        Aggregator("nnm+clip+mean")
+
+
 def test_the_screened_mean_is_near_the_mean_where_nobody_stands_out() -> None:
     updates = some_updates(2, 20, 400) + 0.5
     mean, screened = updates.mean(axis=0), aggregate("screened-mean", updates, 8)

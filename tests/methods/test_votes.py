@@ -107,6 +107,26 @@ def test_a_vote_is_the_rule_applied_to_displacements_layer_by_layer(
         assert (np.diff(got) > -1e-3).all()  # two ways of rounding may swap what is equal
 
 
+@given(elections(), st.sampled_from([TINY, 2**30]))
+def test_a_clipped_vote_counts_no_edge_for_more_than_three_deviations(
+    election: Election, memory: int
+) -> None:
+    codec, rankings = election
+    moved = [oracle.displacements_of(codec, r.tolist(), c) for c, r in enumerate(rankings)]
+    ranking = vote(store_of(codec, enumerate(rankings), memory), "clip+mean")
+    base = 2 * reputation(codec.reference, codec.layout)
+    for layer in codec.layout:
+        moves = [each[layer.edges] for each in moved]
+        lengths = sorted(sum(value**2 for value in each) ** 0.5 for each in moves)
+        median = (lengths[(len(lengths) - 1) // 2] + lengths[len(lengths) // 2]) / 2
+        limit = max(1, int(3 * median / layer.size**0.5))
+        totals = [
+            len(moves) * int(start) + sum(min(max(value, -limit), limit) for value in column)
+            for start, column in zip(base[layer.edges], zip(*moves, strict=True), strict=True)
+        ]
+        assert ranking[layer.edges] == sorted(range(layer.size), key=lambda edge: (totals[edge], edge))
+
+
 @given(elections(), st.randoms())
 def test_a_box_does_not_depend_on_order_grouping_or_memory(election: Election, random) -> None:
     codec, rankings = election

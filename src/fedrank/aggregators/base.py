@@ -43,6 +43,7 @@ class Role(enum.Enum):
     WEIGHTS = "(inner products, m): the weight of each update"
     MIXING = "(inner products, m, rng): how often each update counts in each of the mixed ones"
     GROUPING = "(number of updates, rng): the same, by chance alone"
+    CLIPPING = "(lengths, number of coordinates): the most that one coordinate of an update counts"
     MEASURED = "(updates, m): one vector, a candidate that validators measure"
 
 
@@ -60,7 +61,7 @@ class Rule:
     @property
     def is_preaggregator(self) -> bool:
         """Whether it goes before a rule."""
-        return self.role in (Role.MIXING, Role.GROUPING)
+        return self.role in (Role.MIXING, Role.GROUPING, Role.CLIPPING)
 
 
 RULES: dict[str, Rule] = {}
@@ -112,6 +113,11 @@ def grouping(name: str, source: str, max_malicious: MaxMalicious = any_number) -
     return partial(_register, Role.GROUPING, name, source, max_malicious)
 
 
+def clipping(name: str, source: str) -> Callable[[F], F]:
+    """Register a function (lengths, number of coordinates): the most that a coordinate of an update counts."""
+    return partial(_register, Role.CLIPPING, name, source, any_number)
+
+
 def measured(name: str, source: str) -> Callable[[F], F]:
     """Register a function (updates, m) that makes candidates, among which validators choose."""
     return partial(_register, Role.MEASURED, name, source, any_number)
@@ -141,6 +147,9 @@ class Aggregator:
             raise ConfigError(f"unknown aggregator {last!r} in {self.name!r}{hint}")
         if before and self.measures:
             raise ConfigError(f"{last!r} takes no pre-aggregators, got {self.name!r}")
+        for part in before[1:]:
+            if RULES[part].role is Role.CLIPPING:
+                raise ConfigError(f"{part!r} must come first, got {self.name!r}")
         given = checked(self.rule.function, self.parameters, f"the aggregator {last!r}")
         object.__setattr__(self, "parameters", given)
 
@@ -162,6 +171,15 @@ class Aggregator:
     def preaggregators(self) -> list[Rule]:
         """What goes before the rule."""
         return [RULES[part] for part in self.name.split("+")[:-1]]
+
+    @property
+    def clips(self) -> bool:
+        """Whether the coordinates of the updates are clipped before anything else."""
+        return any(part.role is Role.CLIPPING for part in self.preaggregators[:1])
+
+    def limit(self, lengths: Vector, size: int) -> float:
+        """Return the most that one coordinate of an update counts, given the updates' lengths."""
+        return float(self.preaggregators[0].function(lengths, size)) if self.clips else math.inf
 
     @property
     def rule(self) -> Rule:
@@ -213,6 +231,9 @@ class Aggregator:
 
     def __call__(self, updates: Updates, malicious: int, rng: np.random.Generator) -> Vector:
         """Aggregate updates that lie in memory. Only bucketing needs the generator."""
+        if self.clips:
+            limit = self.limit(np.sqrt(squared_lengths(updates)), updates.shape[1])
+            updates = np.clip(updates, -limit, limit)
         products = inner_products(updates) if self.needs_inner_products else None
         step = self.step(len(updates), products, malicious, rng)
         size = updates.shape[1]
@@ -225,7 +246,7 @@ class Aggregator:
     def step(self, n: int, products: Matrix | None, malicious: int, rng: np.random.Generator) -> Step:
         """Return what aggregates any slice of n updates, given their inner products if those are needed."""
         shares, divisor = None, np.ones((1, 1))
-        for part in self.preaggregators:
+        for part in self.preaggregators[1 if self.clips else 0 :]:
             given = (n,) if part.role is Role.GROUPING else (products, malicious)
             counts = part.function(*given, rng)
             n, members = len(counts), counts.sum(axis=1, keepdims=True)
@@ -293,6 +314,15 @@ def inner_products(updates: Updates) -> Matrix:
         block = updates[:, begin : begin + SLICE].astype(np.float64)
         products += block @ block.T
     return products
+
+
+def squared_lengths(updates: Updates) -> Vector:
+    """Return the squared lengths of updates, in double precision."""
+    squares = np.zeros(len(updates))
+    for begin in range(0, updates.shape[1], SLICE):
+        block = updates[:, begin : begin + SLICE].astype(np.float64)
+        squares += np.einsum("ij,ij->i", block, block)
+    return squares
 
 
 def _names(*, preaggregators: bool) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import numpy as np
@@ -13,6 +14,7 @@ from fedrank.aggregators.base import (
     Updates,
     Vector,
     aggregator,
+    clipping,
     grouping,
     inner_products,
     minority,
@@ -22,6 +24,7 @@ from fedrank.aggregators.base import (
 )
 from fedrank.aggregators.kernels import column_means, row_means
 
+DEVIATIONS = 3.0
 TIE = 1e-9
 """Sums of distances that differ by less, relatively, are equal but for rounding."""
 
@@ -224,6 +227,15 @@ def nearest_neighbor_mixing(
     counts = np.zeros((n, n))
     np.put_along_axis(counts, nearest, 1, axis=1)
     return counts
+
+
+@clipping("clip", "fedrank (docs/votes.md)")
+def clip(lengths: Vector, size: int) -> float:
+    """Each coordinate counts at most three deviations: the median length by the root of the size.
+
+    Noise is spread over all coordinates, directed harm is not: few coordinates, moved far.
+    """
+    return DEVIATIONS * float(np.median(lengths)) / math.sqrt(size)
 
 
 @grouping("bucketing", "Karimireddy et al., 2022")

@@ -153,7 +153,10 @@ class RankingSpace:
     @property
     def edge_limit(self) -> float:
         """How many deviations of an edge's displacement count at most."""
-        return math.inf if self.method.measuring is None else self.method.measuring.edges
+        rule, measuring = self.method.rule, self.method.measuring
+        if rule is None or measuring is not None:
+            return math.inf if measuring is None else measuring.edges
+        return rule.limit(np.ones(1), 1)
 
     def _ballots(self, updates: list[Ranking]) -> Ballots:
         codec = self.method.ballot_codec(self.received)

@@ -6,6 +6,7 @@ rank(broadcast + mean of the displacements). A robust rule in the place of the m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from typing import Protocol
 
@@ -64,27 +65,53 @@ def robust_vote(store: Ballots, rule: Aggregator, malicious: int, seed: int) -> 
                     f"ballots at once: {needed / 2**20:,.0f} MiB of memory"
                 )
             width = layer.size
-        products = inner_products(store, layer, width) if rule.needs_inner_products else None
+        limit = edge_limit(store, layer, width, rule) if rule.clips else math.inf
+        products = inner_products(store, layer, width, limit) if rule.needs_inner_products else None
         step = rule.step(len(store.voters), products, malicious, rng)
         points = np.empty(layer.size, np.int64)
         base = store.base(layer)
         # Fine enough to tell n-ths of a point apart, coarse enough to round equal sums to equal numbers.
         grid = 2.0 ** max(12, len(store.voters).bit_length())
-        for some, displacements in store.slices(layer, width):
+        for some, displacements in clipped_slices(store, layer, width, limit):
             points[some] = np.rint((base[some] + step(displacements)) * grid)
         ranking[layer.edges] = argsort_totals(points - points.min())
     return ranking
 
 
-def inner_products(store: Ballots, layer: Layer, width: int) -> NDArray[np.float64]:
+def clipped_slices(
+    store: Ballots, layer: Layer, width: int, limit: float
+) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """Yield all displacements of neighboring edges, clipped."""
+    for some, displacements in store.slices(layer, width):
+        yield some, displacements if limit == math.inf else displacements.clip(-limit, limit, displacements)
+
+
+def edge_limit(store: Ballots, layer: Layer, width: int, rule: Aggregator) -> float:
+    """Return the most that one edge's displacement counts: whole points, so that sums stay exact."""
+    scale = exact_scale(layer)
+    squares = np.zeros(len(store.voters))
+    for _, displacements in store.slices(layer, width):
+        rounded = np.rint(displacements * scale)
+        squares += np.einsum("ij,ij->i", rounded, rounded)
+    return max(1.0, math.floor(rule.limit(np.sqrt(squares) / scale, layer.size)))
+
+
+def exact_scale(layer: Layer) -> float:
+    """Return by what displacements are multiplied, and then rounded, so that sums of products are exact."""
+    spare = (53 - layer.size.bit_length()) // 2
+    return 2.0 ** -max(0, (2 * layer.size).bit_length() - spare)
+
+
+def inner_products(
+    store: Ballots, layer: Layer, width: int, limit: float = math.inf
+) -> NDArray[np.float64]:
     """Return the inner products of all pairs of displacements in a layer.
 
     They are rounded to so few bits that sums of products of any order are exact in double precision.
     """
-    spare = (53 - layer.size.bit_length()) // 2
-    scale = 2.0 ** -max(0, (2 * layer.size).bit_length() - spare)
+    scale = exact_scale(layer)
     products = np.zeros((len(store.voters), len(store.voters)))
-    for _, displacements in store.slices(layer, width):
+    for _, displacements in clipped_slices(store, layer, width, limit):
         if scale < 1:
             displacements *= scale
             np.rint(displacements, out=displacements)
