@@ -295,7 +295,9 @@ def test_the_screened_mean_equals_its_oracle(seed: int, n: int, m: int, d: int) 
 
 
 @given(st.integers(0, 2**32), st.integers(1, 9), st.sampled_from([1, 5, 40]))
-def test_clip_limits_each_coordinate_to_three_deviations_of_the_median_update(seed: int, n: int, d: int) -> None:
+def test_clip_limits_each_coordinate_to_three_deviations_of_the_median_update(
+    seed: int, n: int, d: int
+) -> None:
     updates = some_updates(seed, n, d)
     updates[:, 0] *= 100
     before = updates.copy()

@@ -102,9 +102,7 @@ def exact_scale(layer: Layer) -> float:
     return 2.0 ** -max(0, (2 * layer.size).bit_length() - spare)
 
 
-def inner_products(
-    store: Ballots, layer: Layer, width: int, limit: float = math.inf
-) -> NDArray[np.float64]:
+def inner_products(store: Ballots, layer: Layer, width: int, limit: float = math.inf) -> NDArray[np.float64]:
     """Return the inner products of all pairs of displacements in a layer.
 
     They are rounded to so few bits that sums of products of any order are exact in double precision.

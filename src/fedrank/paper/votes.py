@@ -84,7 +84,8 @@ def planned_cells(scale: str) -> list[Cell]:
     if scale == "smoke":
         return [planned_cell("digits", vote, "planned-flips", 0.2, 7, 1) for vote in VOTES[:2]]
     found = []
-    for vote, seeds in (("screened-mean", SEEDS), ("measured-mean", (*SEEDS, *FRESH_SEEDS))):
+    tried = {"screened-mean": SEEDS, "clip+screened-mean": SEEDS, DEFAULT: (*SEEDS, *FRESH_SEEDS)}
+    for vote, seeds in tried.items():
         for attack, share in (("none", 0.0), *((attack, 0.2) for attack in PLANNED[:2])):
             found += [planned_cell("digits", vote, attack, share, seed, ROUNDS) for seed in seeds]
     found += [planned_cell("digits", "borda", "none", 0.0, seed, ROUNDS) for seed in FRESH_SEEDS]
