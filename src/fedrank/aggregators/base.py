@@ -114,7 +114,7 @@ def grouping(name: str, source: str, max_malicious: MaxMalicious = any_number) -
 
 
 def clipping(name: str, source: str) -> Callable[[F], F]:
-    """Register a function (lengths, number of coordinates): the most that a coordinate of an update counts."""
+    """Register a function (lengths, number of coordinates): the most that one coordinate counts."""
     return partial(_register, Role.CLIPPING, name, source, any_number)
 
 
