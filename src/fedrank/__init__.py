@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedrank.data import Shards as Shards
     from fedrank.data import samples as samples
     from fedrank.data import split as split
+    from fedrank.data.own import federation as federation
     from fedrank.errors import FedrankError as FedrankError
     from fedrank.experiment.adversary import Adversary as Adversary
     from fedrank.experiment.rounds import Round as Round
@@ -49,6 +50,7 @@ _HOMES = {
     "Run": "fedrank.training",
     "Shards": "fedrank.data",
     "Supernetwork": "fedrank.nn",
+    "federation": "fedrank.data.own",
     "samples": "fedrank.data",
     "split": "fedrank.data",
     "supernetwork": "fedrank.nn",

@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from fedrank.errors import ConfigError
 
+MOST_LISTED = 40
+"""An error names no more alternatives than this."""
+
 
 def parameters_of(function: Callable[..., Any]) -> type[BaseModel]:
     """Return a model of a function's keyword-only arguments: names, types, bounds, defaults, descriptions."""
@@ -70,5 +73,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     "; did you mean 'borda'?"
     """
     names = list(known)
-    close = difflib.get_close_matches(word, names, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(names)}"
+    if close := difflib.get_close_matches(word, names, n=1):
+        return f"; did you mean {close[0]!r}?"
+    more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
+    return f"; known: {', '.join(names[:MOST_LISTED])}{more}"

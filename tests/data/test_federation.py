@@ -70,9 +70,9 @@ def test_batches_show_every_sample_once_and_follow_the_generator() -> None:
     assert any(labels(1) != labels(seed) for seed in range(2, 6))
 
 
-def test_bytes_are_divided_by_255_and_other_numbers_left_alone() -> None:
-    assert federation().dataset.preprocess(np.array([[255]], np.uint8)).tolist() == [[1.0]]
-    floats = split(INPUTS.astype(np.float64), LABELS, by=IID(), clients=2, seed=1)
+def test_without_standardizing_bytes_are_divided_by_255_and_other_numbers_left_alone() -> None:
+    assert federation(preprocess=None).dataset.preprocess(np.array([[255]], np.uint8)).tolist() == [[1.0]]
+    floats = split(INPUTS.astype(np.float64), LABELS, by=IID(), clients=2, seed=1, preprocess=None)
     assert floats.dataset.preprocess(np.array([[2.5]])).tolist() == [[2.5]]
 
 

@@ -1,5 +1,6 @@
 """Data sources, partitions among clients, and preprocessing."""
 
+from fedrank.data.arrays import Inputs
 from fedrank.data.federation import (
     Client,
     Dataset,
@@ -12,7 +13,7 @@ from fedrank.data.federation import (
     with_probe,
 )
 from fedrank.data.partitions import IID, ByWriter, Dirichlet, Partition, Shards
-from fedrank.data.preprocess import Inputs, Preprocess
+from fedrank.data.preprocess import Preprocess
 from fedrank.data.sources import SOURCES, Loaded, Source, data_files, default_data_dir, find_source, load
 
 __all__ = [

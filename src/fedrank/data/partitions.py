@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fedrank.data.arrays import Indices, Labels, is_number, whole_number
 from fedrank.errors import DataError
-
-Indices = NDArray[np.int64]
-Labels = NDArray[np.int64]
 
 
 class Partition(Protocol):
@@ -33,9 +31,9 @@ class Dirichlet:
     beta: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.beta < 1e6:
+        if not is_number(self.beta) or not 0 < self.beta < 1e6:
             raise DataError(
-                f"beta must be between 0 and 1e6, got {self.beta}; use IID() for the limit of large beta"
+                f"beta must be between 0 and 1e6, got {self.beta!r}; use IID() for the limit of large beta"
             )
 
     def partition(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
@@ -68,8 +66,7 @@ class Shards:
     test: bool = False
 
     def __post_init__(self) -> None:
-        if self.per_client < 1:
-            raise DataError(f"per_client must be at least 1, got {self.per_client}")
+        whole_number("per_client", self.per_client, least=1)
 
     def partition(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
         """Return the samples of each client."""
@@ -122,7 +119,7 @@ class ByWriter:
         shares = _by_owner(owners.astype(np.int64), names.size)
         if clients is None or clients == names.size:
             return shares
-        if not 1 <= clients <= names.size:
+        if not 1 <= whole_number("clients", clients) <= names.size:
             raise DataError(
                 f"clients must be between 1 and {names.size}, the number of writers, got {clients}; "
                 "omit it to use all writers"
@@ -134,8 +131,7 @@ class ByWriter:
 def _enough(labels: Labels, clients: int | None, per_client: int = 1) -> int:
     if clients is None:
         raise DataError("this partition needs the number of clients")
-    if clients < 1:
-        raise DataError(f"clients must be at least 1, got {clients}")
+    clients = whole_number("clients", clients, least=1)
     if clients * per_client > labels.size:
         raise DataError(
             f"clients is {clients}, but there are only {labels.size} samples: "

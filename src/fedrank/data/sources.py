@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrank.data.arrays import Labels
 from fedrank.data.federation import Dataset
-from fedrank.data.partitions import Labels
 from fedrank.data.preprocess import Preprocess
 from fedrank.errors import DataError
 from fedrank.parameters import did_you_mean
