@@ -47,20 +47,22 @@ class Portable:
 
 
 class WithPreprocessing(nn.Module):
-    """A network together with the preprocessing of its images."""
+    """A network together with the preprocessing of its inputs: images, signals or tables."""
 
     def __init__(self, network: nn.Module, preprocess: Preprocess) -> None:
         super().__init__()
         self.network = network
         self.factor: Tensor
         self.shift: Tensor
-        std = torch.tensor(preprocess.std).view(1, -1, 1, 1)
+        self.channel_shape = preprocess.channel_shape
+        std = torch.tensor(preprocess.std)
         self.register_buffer("factor", 1 / (preprocess.scale * std))
-        self.register_buffer("shift", torch.tensor(preprocess.mean).view(1, -1, 1, 1) / std)
+        self.register_buffer("shift", torch.tensor(preprocess.mean) / std)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the logits for raw pixel values, such as 0 to 255."""
-        logits: Tensor = self.network(images * self.factor - self.shift)
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the logits for inputs as they are stored, such as pixels from 0 to 255."""
+        shape = self.channel_shape(inputs.ndim)
+        logits: Tensor = self.network(inputs * self.factor.reshape(shape) - self.shift.reshape(shape))
         return logits
 
 

@@ -34,7 +34,7 @@ def test_selection_draws_voters_only_and_differs_between_rounds(digits: Federati
 
 def test_a_federation_without_test_samples_is_refused() -> None:
     everyone = split(np.zeros((20, 2)), np.arange(20) % 2, by=IID(), clients=10, seed=1)
-    with pytest.raises(ConfigError, match="no client has test samples"):
+    with pytest.raises(ConfigError, match="there are no test samples"):
         Schedule(1, 2).check(everyone)
 
 

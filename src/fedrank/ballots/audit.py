@@ -36,7 +36,8 @@ class LayerAudit:
 class BallotAudit:
     """One ballot compared with the others."""
 
-    client: int
+    client: int | str
+    """Its number, or its name if clients have names."""
     length: float
     """The root mean square displacement, in shares of a layer."""
     agreement: float

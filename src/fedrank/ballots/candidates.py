@@ -12,6 +12,7 @@ import enum
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,14 +51,14 @@ class Stage(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Measured:
-    """The record of a measured vote."""
+    """The record of a measured vote. Clients are listed by name if they have names, otherwise by number."""
 
-    validators: tuple[int, ...]
+    validators: tuple[int | str, ...]
     answers: int
     """The number of legal reports on the trials."""
-    refused: dict[int, str]
+    refused: dict[Any, str]
     """Validators whose report was rejected or is missing, with the reason."""
-    kept: tuple[int, ...]
+    kept: tuple[int | str, ...]
     """The clients whose updates were averaged."""
     change: float | None
     """The median over validators of what the result changes in their loss."""

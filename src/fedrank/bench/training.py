@@ -83,7 +83,7 @@ def mnist(data_dir: Path) -> tuple[str, Federation]:
         images = rng.integers(0, 256, (60_000, 1, 28, 28), dtype=np.uint8)
         labels = rng.integers(0, 10, 60_000)
         test = (images[:10_000], labels[:10_000])
-        noise = split(images, labels, by=Dirichlet(1.0), clients=1000, seed=7, test=test)
+        noise = split(images, labels, by=Dirichlet(1.0), clients=1000, seed=7, test=test, preprocess=None)
         return "noise in MNIST's shape", noise
     federation = partition(loaded.dataset, loaded.train_count, by=Dirichlet(1.0), clients=1000, seed=7)
     return "MNIST", federation

@@ -112,15 +112,16 @@ class InProcessEngine(_Closing):
 
     def collect(self, broadcast: bytes, honest: Sequence[int], colluding: Sequence[int] = ()) -> EngineRound:
         """Train the clients of a round and collect the messages of the honest ones."""
+        federation = self.worker.federation
         with one_thread():
             self.worker.begin(broadcast, frozenset((*honest, *colluding)))
             outcomes, learned = {}, {}
             round_number = self.worker.received.round
             for client in honest:
-                with _reported(_training(client, round_number)):
+                with _reported(_training(federation, client, round_number)):
                     outcomes[client] = self.worker.train(client)
             for client in colluding:
-                with _reported(_training(client, round_number)):
+                with _reported(_training(federation, client, round_number)):
                     learned[client] = self.worker.learn(client)
         return EngineRound(self.worker.collected(), outcomes, learned, len(broadcast))
 
@@ -129,7 +130,7 @@ class InProcessEngine(_Closing):
         answers = {}
         with one_thread():
             for validator, question in questions.items():
-                with _reported(_measuring(validator)):
+                with _reported(_measuring(self.worker.federation, validator)):
                     answers[validator] = self.worker.measure((validator, question))
         return answers
 
@@ -170,7 +171,7 @@ class ProcessEngine(_Closing):
         jobs.sort(
             key=lambda job: -self.federation.clients[job[1]].train.size
         )  # longest first, for an even load
-        tasks = [(_training(client, round_number), name, client) for name, client in jobs]
+        tasks = [(_training(self.federation, client, round_number), name, client) for name, client in jobs]
         done = {jobs[number]: result for number, result in self._spread(tasks)}
         messages = self.method.collector(received, asked)
         for part in self._all(f"counting the votes of round {round_number + 1}", "collected"):
@@ -182,7 +183,7 @@ class ProcessEngine(_Closing):
     def measure(self, questions: Mapping[int, bytes]) -> dict[int, bytes]:
         """Return the validators' answers to their questions."""
         asked = list(questions.items())
-        tasks = [(_measuring(validator), "measure", (validator, question)) for validator, question in asked]
+        tasks = [(_measuring(self.federation, each[0]), "measure", each) for each in asked]
         answers = dict(self._spread(tasks))
         return {validator: answers[number] for number, (validator, _) in enumerate(asked)}
 
@@ -224,12 +225,12 @@ class ProcessEngine(_Closing):
                 idle.append(worker)
 
 
-def _training(client: int, round_number: int) -> str:
-    return f"training client {client} in round {round_number + 1}"
+def _training(federation: Federation, client: int, round_number: int) -> str:
+    return f"training client {federation.name_of(client)} in round {round_number + 1}"
 
 
-def _measuring(validator: int) -> str:
-    return f"measuring candidates by client {validator}"
+def _measuring(federation: Federation, validator: int) -> str:
+    return f"measuring candidates by client {federation.name_of(validator)}"
 
 
 def _testing(state: Any) -> str:

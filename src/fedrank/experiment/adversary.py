@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ import numpy as np
 from fedrank.attacks import Attack, Knowledge, Target, Update, View
 from fedrank.ballots.candidates import Stage
 from fedrank.data import Federation
-from fedrank.errors import ConfigError
+from fedrank.errors import ConfigError, DataError
 from fedrank.methods import ClientUpdate, Method, knowing
 from fedrank.methods.laboratory import Laboratory
 from fedrank.methods.measured import TrialPlan, measured_method
@@ -32,15 +32,25 @@ class Adversary:
     Parameters
     ----------
     attack : crafts what they send.
-    clients : the malicious clients.
+    clients : the malicious clients, by name if the federation's clients have names, or by number.
     redraw : redraw a round's clients while half or more are malicious, as the authors did.
     lies : what they say as validators of a measured vote's result: "push" it, or "stall" the run.
     """
 
     attack: Attack
-    clients: frozenset[int]
+    clients: Set[Any]
     redraw: bool = True
     lies: Literal["push", "stall"] = "push"
+
+    def among(self, federation: Federation) -> Adversary:
+        """Return the adversary with its clients as numbers; raise ConfigError for an unknown client."""
+        given: Any = self.clients
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise ConfigError(f"the adversary's clients must be a set, such as {{{given!r}}}, got {given!r}")
+        try:
+            return replace(self, clients=frozenset(map(federation.number_of, given)))
+        except DataError as error:
+            raise ConfigError(f"the adversary's clients: {error}") from None
 
     def check(self, federation: Federation, per_round: int) -> None:
         """Raise ConfigError if a draw with a malicious minority is too unlikely."""
@@ -54,7 +64,7 @@ class Adversary:
 
     def poison(self, federation: Federation) -> Federation:
         """Return the training data, with that of malicious clients changed if the attack poisons data."""
-        return self.attack.poison(federation, self.clients) if self.attack.poison else federation
+        return self.attack.poison(federation, frozenset(self.clients)) if self.attack.poison else federation
 
     def learners(
         self,
@@ -138,7 +148,7 @@ def draw_malicious(federation: Federation, share: float, seed: int) -> frozenset
 
 def divide(clients: Iterable[int], adversary: Adversary | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Split clients into honest and malicious ones."""
-    enemies = adversary.clients if adversary else frozenset[int]()
+    enemies: Set[Any] = adversary.clients if adversary else frozenset()
     selected = tuple(clients)
     honest = tuple(client for client in selected if client not in enemies)
     return honest, tuple(client for client in selected if client in enemies)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, BaseModel, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, ValidationError, field_validator
 
 from fedrank.ballots.audit import Audit
 from fedrank.ballots.candidates import Measured
 from fedrank.ballots.traffic import Traffic
-from fedrank.experiment.metrics import Evaluation
+from fedrank.experiment.metrics import ClientName, Evaluation, number_or_name
 
 
 class Record(BaseModel, frozen=True):
@@ -27,7 +28,7 @@ class RoundRecord(Record, frozen=True):
     round: int
     train_loss: float | None = None
     """The mean over the honest clients, if there were any."""
-    refused: dict[int, str] = {}
+    refused: dict[ClientName, str] = {}
     """Clients whose message was rejected, with the reason."""
     evaluation: Evaluation | None
     """Without the accuracies of single clients, which only the summary contains."""
@@ -35,12 +36,20 @@ class RoundRecord(Record, frozen=True):
     """Bytes sent by all clients of the round together."""
     download_bytes: int
     wall_seconds: float
-    clients: tuple[int, ...] = Field(min_length=1)
-    malicious: tuple[int, ...] = ()
+    clients: tuple[ClientName, ...] = Field(min_length=1)
+    malicious: tuple[ClientName, ...] = ()
     vote: Audit | None = None
     """How safe the vote was, for methods that vote on edges."""
     measured: Measured | None = None
     """What validators measured, for methods that ask for it."""
+
+    @field_validator("measured")
+    @classmethod
+    def _with_numbers(cls, measured: Measured | None) -> Measured | None:
+        """Return the record with the keys that JSON made strings."""
+        if measured is None:
+            return None
+        return replace(measured, refused={number_or_name(key): why for key, why in measured.refused.items()})
 
     @property
     def sent(self) -> Traffic:
@@ -73,7 +82,8 @@ class CellAccuracy(Record, frozen=True):
 class CellEvaluation(Record, frozen=True):
     """The final evaluation of a cell; short results files keep only the accuracies."""
 
-    clients: CellAccuracy
+    clients: CellAccuracy | None
+    """None if no client had test samples of its own."""
     test_accuracy: float
     test_loss: float | None = None
     test_samples: int | None = None

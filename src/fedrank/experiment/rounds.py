@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -30,14 +30,14 @@ MOST_DRAWS = 1000
 
 @dataclass(frozen=True)
 class Round:
-    """The record of one round. `number` counts from 1."""
+    """The record of one round. `number` counts from 1; clients are listed by name if they have names."""
 
     number: int
-    clients: tuple[int, ...]
-    malicious: tuple[int, ...]
+    clients: tuple[int | str, ...]
+    malicious: tuple[int | str, ...]
     train_loss: float | None
     """The mean over the honest clients, if there were any."""
-    refused: dict[int, str]
+    refused: dict[Any, str]
     """Clients whose message was rejected, with the reason."""
     sent: Traffic
     """Bytes that a client actually sent and received, on average."""
@@ -70,8 +70,10 @@ class Schedule:
         for name, value in (("rounds", self.rounds), ("evaluate_every", self.evaluate_every)):
             if value < 1:
                 raise ConfigError(f"{name} must be at least 1, got {value}")
-        if not any(client.test.size for client in federation.clients):
-            raise ConfigError("no client has test samples: use fewer clients, or a larger test_share")
+        if federation.test.size == 0:
+            raise ConfigError(
+                "there are no test samples: pass test=..., or use fewer clients or a larger test_share"
+            )
         voters = federation.voters.size
         if not 1 <= self.per_round <= voters:
             raise ConfigError(f"per_round is {self.per_round}, but only {voters} clients have training data")
@@ -98,6 +100,7 @@ class RunSetup:
         schedule.check(federation)
         check_clients(method, schedule.per_round)
         if adversary:
+            adversary = adversary.among(federation)
             adversary.check(federation, schedule.per_round)
             federation = adversary.poison(federation)
         return cls(method, federation, schedule, adversary)
@@ -160,7 +163,39 @@ def run_rounds(setup: RunSetup, engine: Engine, state: Any) -> Rounds:
         state, done = conclude(
             setup.method, setup.adversary, state, clients, collected, measure, begin, panel
         )
-        yield state, done
+        yield state, named(done, setup.federation)
+
+
+def named(done: Round, federation: Federation) -> Round:
+    """Return a round's record with the clients' names, if they have names, in place of their numbers."""
+    if not federation.names:
+        return done
+
+    def names(clients: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(federation.name_of(client) for client in clients)
+
+    def by_name(reasons: Mapping[Any, str]) -> dict[Any, str]:
+        return dict(zip(names(reasons), reasons.values(), strict=True))
+
+    vote, measured = done.vote, done.measured
+    if vote:
+        ballots = tuple(replace(ballot, client=names([ballot.client])[0]) for ballot in vote.ballots)
+        vote = replace(vote, ballots=ballots)
+    if measured:
+        measured = replace(
+            measured,
+            validators=names(measured.validators),
+            kept=names(measured.kept),
+            refused=by_name(measured.refused),
+        )
+    return replace(
+        done,
+        clients=names(done.clients),
+        malicious=names(done.malicious),
+        refused=by_name(done.refused),
+        vote=vote,
+        measured=measured,
+    )
 
 
 def panel_of(setup: RunSetup, engine: Engine, round_number: int, collected: Collected) -> Panel:
@@ -254,7 +289,7 @@ def _sent(collected: Collected, measured: Measured | None, clients: int) -> Traf
 
 def avoided_by(adversary: Adversary | None) -> frozenset[int]:
     """Return the clients that must be a minority in every round."""
-    return adversary.clients if adversary and adversary.redraw else frozenset()
+    return frozenset(adversary.clients) if adversary and adversary.redraw else frozenset()
 
 
 def select(

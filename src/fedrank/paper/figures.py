@@ -110,7 +110,7 @@ def subnetwork_chart(rows: Sequence[FinishedCell]) -> altair.Chart:
         {
             "data": row.coordinates["data"],
             "k": int(row.coordinates["k"].rstrip("%")),
-            "accuracy": row.evaluation.clients.mean,
+            "accuracy": row.evaluation.clients.mean if row.evaluation.clients else None,
         }
         for row in rows
     ]

@@ -71,7 +71,7 @@ def cell_of(row: CellResult) -> Cell:
 def _short(evaluation: Evaluation) -> CellEvaluation:
     """Return an evaluation without single clients."""
     return CellEvaluation(
-        clients=CellAccuracy(**asdict(evaluation.clients)),
+        clients=CellAccuracy(**asdict(evaluation.clients)) if evaluation.clients else None,
         test_accuracy=evaluation.test_accuracy,
         test_loss=evaluation.test_loss,
         test_samples=evaluation.test_samples,
@@ -87,7 +87,7 @@ def _curve(directory: RunDirectory) -> Curve:
         round=[number for number, _ in measured],
         accuracy=[round(each.test_accuracy, 4) for _, each in measured],
         loss=[round(each.test_loss, 4) for _, each in measured],
-        clients=[round(each.clients.mean, 4) for _, each in measured],
+        clients=[round(each.clients.mean, 4) for _, each in measured if each.clients],
         worst_class=[round(each.worst_class, 4) for _, each in measured if each.worst_class is not None],
     )
 

@@ -112,7 +112,7 @@ def _accuracy(recipe: Recipe, row: CellResult, metric: Metric | None) -> str:
 
 
 def _of_clients(row: FinishedCell, metric: Metric) -> float:
-    value: float | None = getattr(row.evaluation.clients, metric)
+    value: float | None = getattr(row.evaluation.clients, metric, None)
     if value is None:
         raise RunError(f"the result of {' '.join(row.coordinates.values())} has no {metric!r} of the clients")
     return value
@@ -177,7 +177,11 @@ def _legend(recipe: Recipe, rows: Sequence[CellResult]) -> str:
     text = f"Numbers: {recipe.shows.value}{averaged}. {recipe.note}".strip()
     if others := sorted({row.made_with.fedrank for row in finished} - {__version__}):
         text += f" *: made by fedrank {', '.join(others)}, this is {__version__}."
-    clients = (row.evaluation.clients.clients for row in finished if row.preset.startswith("femnist"))
+    clients = (
+        row.evaluation.clients.clients
+        for row in finished
+        if row.evaluation.clients and row.preset.startswith("femnist")
+    )
     writers = {count for count in clients if count is not None}
     if writers and writers != {FEMNIST_CLIENTS}:
         text += f" femnist: {max(writers)} clients (paper: {FEMNIST_CLIENTS})."

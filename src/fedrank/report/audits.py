@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Group
+from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -30,8 +31,8 @@ class Vote:
     """A round that held a vote on edges, with its audit."""
 
     round: int
-    clients: tuple[int, ...]
-    malicious: tuple[int, ...]
+    clients: tuple[int | str, ...]
+    malicious: tuple[int | str, ...]
     audit: Audit
     measured: Measured | None = None
 
@@ -189,7 +190,7 @@ def ballot_table(vote: Vote) -> Group:
     for heading in BALLOT_HEADINGS:
         table.add_column(heading, justify="right" if heading else "left")
     for row in ballot_rows(vote):
-        table.add_row(*row, style="bold" if float(row[3]) > APART else None)
+        table.add_row(*map(escape, row), style="bold" if float(row[3]) > APART else None)
     return with_note(table, BALLOT_NOTE)
 
 

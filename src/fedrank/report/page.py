@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from fedrank import __version__
 from fedrank.errors import ConfigError, RunError
-from fedrank.experiment.metrics import Evaluation
+from fedrank.experiment.metrics import Accuracy, Evaluation
 from fedrank.experiment.records import RoundRecord, Summary
 from fedrank.experiment.rundir import RunDirectory, replace_file, write_output
 from fedrank.report.audits import BALLOT_HEADINGS, BALLOT_NOTE, ballot_rows, layer_note, layer_rows, votes_in
 from fedrank.report.charts import load_altair
 from fedrank.report.run_charts import RUN_CHARTS, Runs, RunView
-from fedrank.report.words import loss_text
+from fedrank.report.words import NO_CLIENTS_TESTED, loss_text
 
 if TYPE_CHECKING:
     import jinja2
@@ -122,9 +122,9 @@ def _result(runs: Runs) -> Section:
                 "rounds": f"{records[-1].round}" + ("" if ended else f" of {rounds}, unfinished"),
                 "accuracy": f"{measured.test_accuracy:.1%}",
                 "loss": loss_text(measured.test_loss),
-                "clients' mean ± std": f"{clients.mean:.1%} ± {clients.std:.1%}",
-                "min": f"{clients.min:.1%}",
-                "max": f"{clients.max:.1%}",
+                "clients' mean ± std": _mean(clients),
+                "min": f"{clients.min:.1%}" if clients else "",
+                "max": f"{clients.max:.1%}" if clients else "",
                 "backdoor works on": "" if measured.backdoor is None else f"{measured.backdoor:.1%}",
                 "sent, received": _total(records),
                 "a client, last round": f"{up:.3f} MiB up, {down:.3f} MiB down",
@@ -132,9 +132,10 @@ def _result(runs: Runs) -> Section:
                 "time": f"{sum(record.wall_seconds for record in records):,.0f} s",
             }
         )
-    if not any(row["backdoor works on"] for row in rows):
-        for row in rows:
-            del row["backdoor works on"]
+    for column in ("min", "max", "backdoor works on"):
+        if not any(row[column] for row in rows):
+            for row in rows:
+                del row[column]
     if len(rows) == 1:
         return Section("Result", [PageTable([[key, value] for key, value in rows[0].items()])])
     return Section("Results", [PageTable([list(row.values()) for row in rows], list(rows[0]))])
@@ -142,6 +143,10 @@ def _result(runs: Runs) -> Section:
 
 def _last_measured(records: Sequence[RoundRecord]) -> Evaluation:
     return next(record.evaluation for record in reversed(records) if record.evaluation)
+
+
+def _mean(clients: Accuracy | None) -> str:
+    return f"{clients.mean:.1%} ± {clients.std:.1%}" if clients else NO_CLIENTS_TESTED
 
 
 def _total(records: Sequence[RoundRecord]) -> str:

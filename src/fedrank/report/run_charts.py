@@ -50,8 +50,8 @@ class RunView:
         return self.summary.evaluation
 
     @property
-    def accuracies(self) -> dict[int, float]:
-        """The clients' accuracies at the end of the run, if it has ended."""
+    def accuracies(self) -> dict[int | str, float]:
+        """The clients' accuracies at the end of the run, by name or number, if it has ended."""
         return self.evaluation.accuracies if self.evaluation else {}
 
 
@@ -79,19 +79,15 @@ def short_names(paths: Sequence[Path]) -> list[str]:
 
 def accuracy_chart(runs: Runs) -> altair.LayerChart | None:
     """Draw accuracy on all test data as a line, and the clients' mean and deviation as a band."""
-    points = []
+    points: list[Point] = []
     for name, record in _records(runs):
         if record.evaluation:
             clients = record.evaluation.clients
-            points.append(
-                {
-                    "run": name,
-                    "round": record.round,
-                    "accuracy": record.evaluation.test_accuracy,
-                    "low": max(0.0, clients.mean - clients.std),
-                    "high": min(1.0, clients.mean + clients.std),
-                }
-            )
+            point = {"run": name, "round": record.round, "accuracy": record.evaluation.test_accuracy}
+            if clients:
+                low, high = max(0.0, clients.mean - clients.std), min(1.0, clients.mean + clients.std)
+                point |= {"low": low, "high": high}
+            points.append(point)
     if not points:
         return None
     alt = load_altair()
@@ -103,7 +99,7 @@ def accuracy_chart(runs: Runs) -> altair.LayerChart | None:
         strokeDash=dash("run", _names(runs)),
         opacity=opacity(shown),
     )
-    if len(runs) > MOST_BANDS:
+    if len(runs) > MOST_BANDS or not any("low" in point for point in points):
         title, layers = _title("Accuracy over rounds", "on all test data"), [line]
     else:
         band = base.mark_area().encode(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Group
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -25,7 +26,7 @@ def class_counts(federation: Federation) -> NDArray[np.int64]:
     return np.stack(
         [
             np.bincount(labels[np.concatenate([client.train, client.test])], minlength=classes)
-            for client in federation.clients
+            for client in federation
         ]
     )
 
@@ -42,7 +43,9 @@ def spread_drawing(name: str, federation: Federation) -> Group:
     table.add_column("its samples by class")
     for client in chosen:
         bar = _bar(counts[client], per_cell)
-        table.add_row(str(client), str(sizes[client]), str(classes_held[client]), bar)
+        table.add_row(
+            escape(str(federation.name_of(client))), str(sizes[client]), str(classes_held[client]), bar
+        )
     facts = Text(
         f"samples per client: {_range(sizes)}\nclasses per client: {_range(classes_held)}\n"
         f"clients without samples: {np.count_nonzero(sizes == 0)}"

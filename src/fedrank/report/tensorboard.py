@@ -41,8 +41,9 @@ def numbers(played: Round) -> Iterator[tuple[str, float]]:
     """Yield what is worth a curve."""
     if played.evaluation is not None:
         yield "accuracy/test", played.evaluation.test_accuracy
-        yield "accuracy/clients", played.evaluation.clients.mean
-        yield "accuracy/worst client", played.evaluation.clients.min
+        if played.evaluation.clients is not None:
+            yield "accuracy/clients", played.evaluation.clients.mean
+            yield "accuracy/worst client", played.evaluation.clients.min
         yield "loss/test", played.evaluation.test_loss
         if played.evaluation.backdoor is not None:
             yield "accuracy/backdoor", played.evaluation.backdoor

@@ -20,7 +20,7 @@ from rich.table import Table
 from fedrank.experiment.records import Summary
 from fedrank.experiment.rounds import Round
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.report.words import loss_text, plural
+from fedrank.report.words import NO_CLIENTS_TESTED, loss_text, plural
 
 
 class RunProgress:
@@ -112,7 +112,6 @@ def rounds_table(directory: RunDirectory) -> Table:
 def summary_table(name: str, summary: Summary) -> Table:
     """Return the result of a run as a table."""
     measured, sent, paper = summary.evaluation, summary.sent, summary.paper_traffic
-    clients = measured.clients
     table = Table(
         title=f"{name} after {plural(summary.rounds, 'round')}",
         title_justify="left",
@@ -125,11 +124,14 @@ def summary_table(name: str, summary: Summary) -> Table:
         f"[bold]{measured.test_accuracy:.1%}[/]  ({measured.test_samples:,} samples, "
         f"{'loss ' if math.isfinite(measured.test_loss) else ''}{loss_text(measured.test_loss)})",
     )
-    table.add_row(
-        f"accuracy of {clients.clients:,} clients",
-        f"mean [bold]{clients.mean:.1%}[/]  std {clients.std:.1%}  "
-        f"min {clients.min:.1%}  max {clients.max:.1%}",
-    )
+    if clients := measured.clients:
+        table.add_row(
+            f"accuracy of {clients.clients:,} clients",
+            f"mean [bold]{clients.mean:.1%}[/]  std {clients.std:.1%}  "
+            f"min {clients.min:.1%}  max {clients.max:.1%}",
+        )
+    else:
+        table.add_row("accuracy of clients", NO_CLIENTS_TESTED)
     if measured.backdoor is not None:
         table.add_row("the backdoor works on", f"[bold]{measured.backdoor:.1%}[/] of triggered samples")
     for name, real, counted in (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+NO_CLIENTS_TESTED = "unknown: no client has test samples of its own"
+
 
 def plural(count: int | str, noun: str) -> str:
     """Return a number of things.
