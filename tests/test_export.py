@@ -11,13 +11,21 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from fedrank.cli import app
-from fedrank.data import find_source
+from fedrank.data import Preprocess, find_source
 from fedrank.errors import ConfigError, DataError, RunError
 from fedrank.experiment.build import build, build_method
 from fedrank.experiment.config import load_preset
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.runner import Observers, last_state, run
-from fedrank.export import SUFFIXES, compact_bytes, export, open_model, read_compact, read_images
+from fedrank.export import (
+    SUFFIXES,
+    WithPreprocessing,
+    compact_bytes,
+    export,
+    open_model,
+    read_compact,
+    read_images,
+)
 from fedrank.nn import NETWORKS
 
 HEADER, CHECKSUM = struct.Struct("<4sBxxxI"), struct.Struct("<I")
@@ -274,3 +282,16 @@ def test_images_that_make_their_reader_stumble_are_refused(tmp_path):
         except DataError:
             refused += 1
     assert refused > 20
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 6), (3, 6, 6)])
+def test_a_model_with_its_preprocessing_takes_inputs_as_they_are(shape):
+    """Tables by column, signals and images by channel: what the network computes of preprocessed inputs."""
+    rng = np.random.default_rng(4)
+    inputs = rng.normal(3, 2, (7, *shape)).astype(np.float32)
+    preprocess = Preprocess(mean=rng.normal(size=shape[0]), std=rng.uniform(1, 2, shape[0]))
+    network = torch.nn.Flatten()
+    portable = WithPreprocessing(network, preprocess)
+    made = portable(torch.from_numpy(inputs)).numpy()
+    np.testing.assert_allclose(made, network(torch.from_numpy(preprocess(inputs))).numpy(), atol=1e-6)
+    assert set(portable.state_dict()) == {"factor", "shift"}
