@@ -80,13 +80,10 @@ SameDevice = Annotated[
 
 
 def _check_device(device: str) -> None:
-    import torch
+    from fedrank.engine import unavailable
 
-    try:
-        torch.ones(1, device=device).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"--device {device} is not available: {reason}") from None
+    if reason := unavailable(device):
+        raise ConfigError(f"--device {device} is not available: {reason}")
 
 
 def say(text: str, console: Console = out) -> None:

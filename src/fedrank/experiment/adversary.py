@@ -4,46 +4,101 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
-from fedrank.attacks import Attack, Knowledge, Target, Update, View
+from fedrank.attacks import Attack, Craft, Knowledge, Target, Update, View
 from fedrank.ballots.candidates import Stage
 from fedrank.data import Federation
 from fedrank.errors import ConfigError
-from fedrank.methods import ClientUpdate, Method, knowing
+from fedrank.methods import FRL, ClientUpdate, Method, knowing
 from fedrank.methods.laboratory import Laboratory
 from fedrank.methods.measured import TrialPlan, measured_method
 from fedrank.methods.spaces import space_of
+from fedrank.methods.weights import WeightMethod
 from fedrank.nn import Supernetwork, Workspace
+from fedrank.parameters import named_failure
 from fedrank.randomness import Purpose, keyed_generator
 
 LEAST_CHANCE = 0.03
 """Least chance that a draw has a malicious minority; then 1000 draws all fail with probability 1e-13."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Adversary:
     """The malicious clients and their attack.
 
     Parameters
     ----------
-    attack : crafts what they send.
+    attack : crafts what they send: a name, an `Attack`, or a function (`Attack.of`).
     clients : the malicious clients.
     redraw : redraw a round's clients while half or more are malicious, as the authors did.
     lies : what they say as validators of a measured vote's result: "push" it, or "stall" the run.
+    share : instead of `clients`, the share of all clients that is malicious, drawn with the network's seed.
+    params : parameters of the attack.
+
+    >>> def push(view, *, scale: float = 2.0):
+    ...     return -scale * view.own[0]
+    >>> Adversary(push, share=0.2, params={"scale": 8.0}).attack.parameters
+    {'scale': 8.0}
     """
 
     attack: Attack
     clients: frozenset[int]
-    redraw: bool = True
-    lies: Literal["push", "stall"] = "push"
+    redraw: bool
+    lies: Literal["push", "stall"]
+    share: float | None
+
+    def __init__(
+        self,
+        attack: str | Attack | Craft,
+        clients: Collection[int] | None = None,
+        redraw: bool = True,
+        lies: Literal["push", "stall"] = "push",
+        *,
+        share: float | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        if (clients is None) == (share is None):
+            raise ConfigError("an adversary needs either clients or a share of them")
+        if share is not None and not 0 < share < 1:
+            raise ConfigError(f"share must be more than 0 and less than 1, got {share}")
+        if lies not in ("push", "stall"):
+            raise ConfigError(f"lies must be 'push' or 'stall', got {lies!r}")
+        values = (Attack.of(attack).having(**(params or {})), frozenset(clients or ()), redraw, lies, share)
+        for field, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, field.name, value)
+
+    def drawn(self, federation: Federation, seed: int) -> Adversary:
+        """Return the adversary with its malicious clients, which are drawn if their share was given."""
+        if self.share is None:
+            return self
+        clients = draw_malicious(federation, self.share, seed)
+        if not clients:
+            raise ConfigError(
+                f"a share of {self.share} of {len(federation.clients)} clients is not one client"
+            )
+        return Adversary(self.attack, clients, self.redraw, self.lies)
+
+    def check_target(self, method: Method[Any]) -> None:
+        """Raise ConfigError if the attack is not for what the method's clients send."""
+        target, name = self.attack.target, type(method).__name__
+        for kind, sent in ((FRL, Target.RANKINGS), (WeightMethod, Target.WEIGHTS)):
+            if isinstance(method, kind) and target not in (sent, Target.EITHER):
+                raise ConfigError(
+                    f"the attack {self.attack.name!r} targets {target}, but {name} sends {sent}"
+                )
 
     def check(self, federation: Federation, per_round: int) -> None:
-        """Raise ConfigError if a draw with a malicious minority is too unlikely."""
+        """Raise ConfigError if a client does not exist, or hardly any draw has a malicious minority."""
+        everyone = range(len(federation.clients))
+        if unknown := [client for client in self.clients if client not in everyone]:
+            raise ConfigError(
+                f"malicious client {unknown[0]!r} does not exist; there are 0 to {everyone[-1]}"
+            )
         voters = federation.voters.size
         malicious = sum(int(voter) in self.clients for voter in federation.voters)
         if self.redraw and _chance_of_minority(voters, malicious, per_round) < LEAST_CHANCE:
@@ -54,7 +109,10 @@ class Adversary:
 
     def poison(self, federation: Federation) -> Federation:
         """Return the training data, with that of malicious clients changed if the attack poisons data."""
-        return self.attack.poison(federation, self.clients) if self.attack.poison else federation
+        if not self.attack.poison:
+            return federation
+        with named_failure(self.attack.described):
+            return self.attack.poison(federation, self.clients)
 
     def learners(
         self,

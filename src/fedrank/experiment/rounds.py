@@ -98,6 +98,8 @@ class RunSetup:
         schedule.check(federation)
         check_clients(method, schedule.per_round)
         if adversary:
+            adversary.check_target(method)
+            adversary = adversary.drawn(federation, method.network.seed)
             adversary.check(federation, schedule.per_round)
             federation = adversary.poison(federation)
         return cls(method, federation, schedule, adversary)
