@@ -137,6 +137,6 @@ def train_run(
         observer = runner.Observers((bar, *watchers))
         summary = runner.run(directory, setup, workers=workers, device=device, observer=observer)
     if summary is None:
-        say(f"Stopped and saved. Resume with: fedrank resume {directory.path}", console)
+        say(f"Stopped and saved. {directory.how_to_resume}", console)
         raise typer.Exit(130)
     return summary

@@ -14,8 +14,8 @@ from fedrank.nn import LocalTraining
 WORTH_WORKERS = 10.0
 """Seconds of training in one process from which workers pay: they need about 5 seconds to start."""
 SECONDS_PER_STEP, SECONDS_PER_EDGE, SECONDS_PER_PRODUCT = 8e-4, 15e-9, 6e-10
-"""What a step of SGD costs by itself, for every edge, and for every product of an input and an edge: measured on
-the digits, for models of 640 to 1.1 million edges."""
+"""What a step of SGD costs by itself, for every edge, and for every product of an input and an edge.
+Measured on the digits, for models of 640 to 1.1 million edges."""
 
 
 def suitable_workers(method: Method[Any], federation: Federation, per_round: int, rounds: int) -> int:
