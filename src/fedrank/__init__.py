@@ -9,6 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedrank.callbacks import BestCheckpoint as BestCheckpoint
+    from fedrank.callbacks import Callback as Callback
+    from fedrank.callbacks import EarlyStopping as EarlyStopping
     from fedrank.data import IID as IID
     from fedrank.data import ByWriter as ByWriter
     from fedrank.data import Dirichlet as Dirichlet
@@ -28,13 +31,17 @@ if TYPE_CHECKING:
     from fedrank.nn import LocalTraining as LocalTraining
     from fedrank.nn import Supernetwork as Supernetwork
     from fedrank.nn import supernetwork as supernetwork
-    from fedrank.training import Run as Run
+    from fedrank.run import Run as Run
+    from fedrank.run import load as load
     from fedrank.training import train as train
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Adversary": "fedrank.experiment.adversary",
+    "BestCheckpoint": "fedrank.callbacks",
+    "Callback": "fedrank.callbacks",
+    "EarlyStopping": "fedrank.callbacks",
     "FedAvg": "fedrank.methods",
     "SignSGD": "fedrank.methods",
     "TopK": "fedrank.methods",
@@ -47,7 +54,8 @@ _HOMES = {
     "LocalTraining": "fedrank.nn",
     "Preprocess": "fedrank.data",
     "Round": "fedrank.experiment.rounds",
-    "Run": "fedrank.training",
+    "Run": "fedrank.run",
+    "load": "fedrank.run",
     "Shards": "fedrank.data",
     "Supernetwork": "fedrank.nn",
     "federation": "fedrank.data.own",

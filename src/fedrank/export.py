@@ -68,12 +68,19 @@ class WithPreprocessing(nn.Module):
 
 def export(run: RunDirectory, method: Any, state: Any, to: str, path: Path) -> None:
     """Export the model of a run's state to a file."""
-    model, source = method.model(state), find_source(run.experiment.data.name)
+    model = method.model(state)
+    if to == "torch":
+        file = io.BytesIO()
+        torch.save(model.state_dict(), file)
+        write_output(path, file.getbuffer())
+        return
+    if not isinstance(run.experiment, Experiment):
+        raise ConfigError(
+            f"{run.path}: a model of your own is exported --to torch only; for other formats, take the "
+            f"module from Python: fedrank.load({str(run.path)!r}).subnetwork()"
+        )
+    source = find_source(run.experiment.data.name)
     match to:
-        case "torch":
-            file = io.BytesIO()
-            torch.save(model.state_dict(), file)
-            write_output(path, file.getbuffer())
         case "onnx":
             write_output(path, onnx_bytes(WithPreprocessing(model, source.preprocess), source))
         case "fedrank":

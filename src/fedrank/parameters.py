@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from fedrank.errors import ConfigError
+from fedrank.errors import ConfigError, FedrankError
 
 MOST_LISTED = 40
 """An error names no more alternatives than this."""
@@ -18,11 +19,12 @@ MOST_LISTED = 40
 def parameters_of(function: Callable[..., Any]) -> type[BaseModel]:
     """Return a model of a function's keyword-only arguments: names, types, bounds, defaults, descriptions."""
     hints = get_type_hints(function, include_extras=True)
-    fields: dict[str, Any] = {
-        name: (hints[name], parameter.default)
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            if parameter.default is parameter.empty:
+                raise ConfigError(f"the parameter {name!r} of {function.__qualname__} needs a default")
+            fields[name] = (hints.get(name, Any), parameter.default)
     strict = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     return create_model(function.__name__, __config__=strict, **fields)
 
@@ -64,6 +66,32 @@ def summary_of(function: Callable[..., Any]) -> str:
     if not text:
         raise ConfigError(f"{function.__name__} needs a docstring: its first line is shown in lists")
     return text.splitlines()[0]
+
+
+def same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Return whether one is the other, perhaps defined again, as in a notebook.
+
+    >>> same_function(len, len), same_function(len, max)
+    (True, False)
+    """
+    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
+
+
+@contextlib.contextmanager
+def named_failure(owner: str) -> Iterator[None]:
+    """Name whose function it was that raised an exception.
+
+    >>> with named_failure("the attack 'push'"):
+    ...     [][0]
+    Traceback (most recent call last):
+    fedrank.errors.ConfigError: the attack 'push' failed: IndexError: list index out of range
+    """
+    try:
+        yield
+    except FedrankError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{owner} failed: {type(error).__name__}: {error}") from error
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

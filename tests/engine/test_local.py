@@ -143,11 +143,8 @@ def test_no_workers_are_refused(digits: Federation) -> None:
 def test_a_worker_that_cannot_start_is_reported(digits: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     frl = small_frl()
-    with (
-        local_engine(frl, digits, workers=2) as engine,
-        pytest.raises(TrainingError, match="worker process ended with exit code 1"),
-    ):
-        engine.collect(frl.broadcast(frl.init()), [0])
+    with pytest.raises(TrainingError, match=r"starting the workers failed: .* ended with exit code 1"):
+        local_engine(frl, digits, workers=2)
 
 
 def test_a_model_that_cannot_be_sent_is_refused(digits: Federation) -> None:

@@ -110,9 +110,12 @@ def test_malicious_clients_are_named() -> None:
     ],
 )
 def test_unknown_malicious_clients_are_refused(clients: Any, complaint: str) -> None:
-    wrong = Adversary(attack_named("mirror"), clients=clients, redraw=False)
+    def setup() -> RunSetup:
+        wrong = Adversary(attack_named("mirror"), clients=clients, redraw=False)
+        return RunSetup.of(small(), hospitals(), Schedule(1, 3), wrong)
+
     with pytest.raises(ConfigError, match=complaint):
-        RunSetup.of(small(), hospitals(), Schedule(1, 3), wrong)
+        setup()
 
 
 def test_an_error_names_the_client_that_was_trained() -> None:

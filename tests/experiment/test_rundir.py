@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -204,3 +205,23 @@ def test_a_file_is_replaced_only_when_the_new_one_is_complete(
     replace_file(path, b"new")
     assert seen[0] == b"old"
     assert path.read_bytes() == b"new"
+
+
+def test_a_damaged_line_of_metrics_is_reported_once_and_a_torn_one_is_not(
+    run: RunDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    run.append_metrics(record(1))
+    with (run.path / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"round": 2, "trai\n' + record(3).to_json().encode() + b'\n{"round": 4, "tr')
+    for _ in range(2):
+        assert [each.round for each in run.read_metrics()] == [1, 3]
+    (message,) = caplog.messages
+    assert message == f"{run.path}/metrics.jsonl, line 2: damaged; the round is left out"
+
+
+def test_a_hint_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
+    path = tmp_path / "my runs" / "it's mine"
+    RunDirectory.create(path, EXPERIMENT, {})
+    with pytest.raises(RunError) as refused:
+        RunDirectory.create(path, EXPERIMENT, {})
+    assert shlex.split(str(refused.value).split("continue with: ")[1]) == ["fedrank", "resume", str(path)]

@@ -21,13 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrank.errors import ConfigError, TooFewUpdatesError
-from fedrank.parameters import checked, did_you_mean, summary_of
+from fedrank.parameters import checked, did_you_mean, named_failure, same_function, summary_of
 
 Updates = NDArray[np.floating]
 Vector = NDArray[np.floating]
 Matrix = NDArray[np.float64]
 MaxMalicious = Callable[[int], int]
 Step = Callable[[Updates], Vector]
+RuleFunction = Callable[..., Vector]
+"""A rule of one's own: takes updates, one a row, and m; returns one update."""
 AssumedMalicious = float | int | Literal["actual"]
 """How many updates are assumed malicious: a share (float), a number (int), or what a simulation knows."""
 F = TypeVar("F", bound=Callable[..., Any])
@@ -78,7 +80,7 @@ def minority(clients: int) -> int:
 
 
 def _register(role: Role, name: str, source: str, max_malicious: MaxMalicious, function: F) -> F:
-    if name in RULES and RULES[name].function.__qualname__ != function.__qualname__:
+    if name in RULES and not same_function(RULES[name].function, function):
         raise ConfigError(f"there is an aggregator {name!r} already, {RULES[name].function.__qualname__}")
     RULES[name] = Rule(name, summary_of(function), source, role, max_malicious, function)
     return function
@@ -131,12 +133,16 @@ class Aggregator:
     ----------
     name : the names of the parts, joined by +.
     parameters : of the rule at the end.
+    own : a rule of one's own, used as it is instead of one that is registered.
     """
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    own: Rule | None = None
 
     def __post_init__(self) -> None:
+        if self.own is not None:
+            return
         *before, last = self.name.split("+")
         for part in before:
             if part not in RULES or not RULES[part].is_preaggregator:
@@ -154,23 +160,33 @@ class Aggregator:
         object.__setattr__(self, "parameters", given)
 
     @classmethod
-    def of(cls, value: str | Mapping[str, Any] | Aggregator) -> Aggregator:
-        """Return an aggregator from its name, or from a table with its name and parameters.
+    def of(cls, value: str | Mapping[str, Any] | Aggregator | RuleFunction) -> Aggregator:
+        """Return an aggregator from its name, a table with name and parameters, or a function (updates, m).
 
-        >>> Aggregator.of({"name": "centered-clipping", "steps": 5})
-        Aggregator(name='centered-clipping', parameters={'steps': 5})
+        >>> Aggregator.of({"name": "centered-clipping", "steps": 5}).parameters
+        {'steps': 5}
+        >>> Aggregator.of(lambda updates, m: updates.max(axis=0)).name
+        '<lambda>'
         """
         if isinstance(value, Aggregator):
             return value
         if isinstance(value, str):
             return cls(value)
-        table = dict(value)
-        return cls(table.pop("name", ""), table)
+        if isinstance(value, Mapping):
+            table = dict(value)
+            return cls(table.pop("name", ""), table)
+        if not hasattr(value, "__qualname__"):
+            raise ConfigError(f"expected an aggregator's name, a table or a function, got {value!r}")
+        for rule in RULES.values():
+            if rule.function is value:
+                return cls(rule.name)
+        own = Rule(value.__name__, "", "", Role.WHOLE, any_number, value)
+        return cls(own.name, own=own)
 
     @cached_property
     def preaggregators(self) -> list[Rule]:
         """What goes before the rule."""
-        return [RULES[part] for part in self.name.split("+")[:-1]]
+        return [] if self.own else [RULES[part] for part in self.name.split("+")[:-1]]
 
     @property
     def clips(self) -> bool:
@@ -184,7 +200,7 @@ class Aggregator:
     @property
     def rule(self) -> Rule:
         """The rule at the end."""
-        return RULES[self.name.split("+")[-1]]
+        return self.own or RULES[self.name.split("+")[-1]]
 
     @property
     def needs_inner_products(self) -> bool:
@@ -255,24 +271,26 @@ class Aggregator:
             shares, divisor = counts if shares is None else counts @ (shares / divisor), members
         function = partial(self.rule.function, **self.parameters)
         if self.rule.role is Role.WEIGHTS:
-            weights: Matrix = np.asarray(self._usable(function(products, malicious), n, products), np.float64)
+            weights: Matrix = np.asarray(self._applied(function, products, malicious, n), np.float64)
             if shares is not None:
                 weights = ((weights / divisor[:, 0])[:, None] * shares).sum(axis=0)
             return partial(_weighted_sum, weights)
         if shares is None:
-            return lambda updates: self._usable(function(updates, malicious), updates.shape[1], updates)
+            return lambda updates: self._applied(function, updates, malicious, updates.shape[1])
         mix = partial(_few_members, shares) if _is_sparse(shares) else partial(np.matmul, shares)
 
         def mixed(updates: Updates) -> Vector:
             # Whole numbers first: sums of displacements are exact, in whatever order they are added up.
             means = mix(updates.astype(np.float64)) / divisor
-            return self._usable(function(means, malicious), updates.shape[1], updates)
+            return self._applied(function, means, malicious, updates.shape[1])
 
         return mixed
 
-    def _usable(self, result: Any, size: int, given: Any) -> Vector:
+    def _applied(self, function: Callable[..., Any], given: Any, malicious: int, size: int) -> Vector:
         """Stop a run whose rule is broken: its result must not be taken for a defense that fails or holds."""
         where = f"the aggregator {self.name!r} ({self.rule.function.__qualname__})"
+        with named_failure(where):
+            result = function(given, malicious)
         if not isinstance(result, np.ndarray) or result.shape != (size,) or result.dtype.kind != "f":
             raise ConfigError(f"{where} returned {_told(result)}, expected {size} floats")
         if np.isnan(result).any() and np.isfinite(given).all():

@@ -9,6 +9,7 @@ import fedrank.attacks.weights  # noqa: F401  (each registers its attacks)
 from fedrank.attacks.base import (
     ATTACKS,
     Attack,
+    Craft,
     Knowledge,
     Oracle,
     Target,
@@ -22,6 +23,7 @@ from fedrank.attacks.base import (
 __all__ = [
     "ATTACKS",
     "Attack",
+    "Craft",
     "Knowledge",
     "Oracle",
     "Target",

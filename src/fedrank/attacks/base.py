@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from fedrank.data import Federation
 from fedrank.errors import BallotError, ConfigError
-from fedrank.parameters import checked, did_you_mean, parameters_of, summary_of
+from fedrank.parameters import (
+    checked,
+    did_you_mean,
+    named_failure,
+    parameters_of,
+    same_function,
+    summary_of,
+)
 from fedrank.rank import Layout, check_ranking
 
 Update = NDArray[Any]
@@ -127,6 +134,38 @@ class Attack:
         made = self.poison or self.craft
         return made.func if isinstance(made, partial) else made
 
+    @classmethod
+    def of(cls, value: str | Attack | Craft) -> Attack:
+        """Return an attack from its name, or from a function.
+
+        A function that is not registered takes a view and returns vectors, whatever the method sends. It
+        knows what the malicious clients of the round have learned.
+
+        >>> Attack.of(lambda view: -view.own[0]).knows
+        <Knowledge.COLLUDERS: "the colluders' updates">
+        """
+        if isinstance(value, Attack):
+            return value
+        if isinstance(value, str):
+            return attack_named(value)
+        if not hasattr(value, "__qualname__"):
+            raise ConfigError(f"expected an attack, its name or a function, got {value!r}")
+        for known in ATTACKS.values():
+            if known.function is value:
+                return known
+        return cls(value.__name__, "", "", Target.EITHER, Knowledge.COLLUDERS, value)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that are not the defaults."""
+        made = self.poison or self.craft
+        return dict(made.keywords) if isinstance(made, partial) else {}
+
+    @property
+    def described(self) -> str:
+        """What error messages call the attack."""
+        return f"the attack {self.name!r} ({self.function.__qualname__})"
+
     def having(self, **parameters: Any) -> Attack:
         """Return the attack with some of its parameters set. A parameter `knows` is its knowledge.
 
@@ -137,18 +176,26 @@ class Attack:
         """
         given = checked(self.function, parameters, f"the attack {self.name!r}")
         knows = Knowledge[given["knows"].upper()] if "knows" in given else self.knows
-        return replace(self, craft=partial(self.craft, **given), knows=knows) if given else self
+        if not given:
+            return self
+        if self.poison:
+            return replace(self, poison=partial(self.poison, **given))
+        return replace(self, craft=partial(self.craft, **given), knows=knows)
 
     def updates(self, view: View) -> list[Update]:
         """Return the update that each colluder sends, in the order of `View.own`."""
         if self.knows is Knowledge.OWN:
-            return [self._usable(self.craft(_alone(view, update)), view) for update in view.own]
-        sent = self.craft(view)
+            return [self._usable(self._craft(_alone(view, update)), view) for update in view.own]
+        sent = self._craft(view)
         if isinstance(sent, list):
             if len(sent) != len(view.own):
                 raise self._broken(f"{len(sent)} updates for {len(view.own)} malicious clients")
             return [self._usable(update, view) for update in sent]
         return [self._usable(sent, view)] * len(view.own)
+
+    def _craft(self, view: View) -> Any:
+        with named_failure(self.described):
+            return self.craft(view)
 
     def _usable(self, update: Any, view: View) -> Update:
         """Stop a run whose attack is broken: a broken attack must never look like a strong defense."""
@@ -166,7 +213,7 @@ class Attack:
         return update
 
     def _broken(self, returned: str) -> ConfigError:
-        return ConfigError(f"the attack {self.name!r} ({self.function.__qualname__}) returned {returned}")
+        return ConfigError(f"{self.described} returned {returned}")
 
 
 def _alone(view: View, update: Update) -> View:
@@ -200,7 +247,7 @@ def data_poisoning(name: str, *, source: str) -> Callable[[Poison], Poison]:
 
 def _add(made: Attack) -> None:
     before = ATTACKS.get(made.name)
-    if before is not None and before.function.__qualname__ != made.function.__qualname__:
+    if before is not None and not same_function(before.function, made.function):
         raise ConfigError(f"there is an attack {made.name!r} already, {before.function.__qualname__}")
     parameters_of(made.function)  # what cannot be a parameter is told here, not in the middle of a run
     ATTACKS[made.name] = made

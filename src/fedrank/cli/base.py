@@ -80,13 +80,10 @@ SameDevice = Annotated[
 
 
 def _check_device(device: str) -> None:
-    import torch
+    from fedrank.engine import unavailable
 
-    try:
-        torch.ones(1, device=device).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"--device {device} is not available: {reason}") from None
+    if reason := unavailable(device):
+        raise ConfigError(f"--device {device} is not available: {reason}")
 
 
 def say(text: str, console: Console = out) -> None:
@@ -140,6 +137,6 @@ def train_run(
         observer = runner.Observers((bar, *watchers))
         summary = runner.run(directory, setup, workers=workers, device=device, observer=observer)
     if summary is None:
-        say(f"Stopped and saved. Resume with: fedrank resume {directory.path}", console)
+        say(f"Stopped and saved. {directory.how_to_resume}", console)
         raise typer.Exit(130)
     return summary

@@ -31,28 +31,27 @@ def export(
 ) -> None:
     """Export the model of a run.
 
-    A state dict fits the network of the same name in fedrank.nn.NETWORKS. An ONNX model includes the
+    A state dict fits the network of the same name in fedrank.nn.NETWORKS, or your own model.
+    An ONNX model includes the
     preprocessing: it takes raw pixel values, such as 0 to 255.
     """
     from fedrank.errors import ConfigError, RunError
-    from fedrank.experiment.build import build_method
     from fedrank.experiment.rundir import RunDirectory
-    from fedrank.experiment.runner import last_state
     from fedrank.export import SUFFIXES
     from fedrank.export import export as write
     from fedrank.parameters import did_you_mean
     from fedrank.report.terminal import mebibytes
+    from fedrank.run import load
 
     if to not in SUFFIXES:
         raise ConfigError(f"unknown format {to!r}{did_you_mean(to, SUFFIXES)}")
-    run = RunDirectory.open(run_dir)
+    directory = RunDirectory.open(run_dir)
     with out.status("building the model"):
-        method = build_method(run.experiment)
-        state = last_state(run, method)
-    if state.round == 0:
+        run = load(run_dir)
+    if run.state.round == 0:
         raise RunError(f"{run_dir}: no completed round yet, so there is no model to export")
     path = out_file or run_dir / f"model{SUFFIXES[to]}"
-    write(run, method, state, to, path)
+    write(directory, run.method, run.state, to, path)
     say(f"Wrote {path} ({mebibytes(path.stat().st_size)})")
 
 

@@ -133,22 +133,27 @@ def resume(
     The result is byte-for-byte identical to an uninterrupted run.
     """
     from fedrank.engine import default_workers
+    from fedrank.experiment.build import build_method
     from fedrank.experiment.environment import describe, differences
     from fedrank.experiment.rundir import RunDirectory
+    from fedrank.experiment.runner import last_state
+    from fedrank.report.page import REPORT, own_report
 
     check_log(log)
     directory = RunDirectory.open(run_dir)
-    rounds = directory.experiment.rounds
-    summary = directory.read_summary()
-    if summary is not None and summary.rounds >= rounds:
-        say(f"{run_dir}: all {rounds} rounds are done. 'fedrank evaluate' shows the result.")
+    experiment = directory.configuration
+    summary, state = directory.read_summary(), last_state(directory, build_method(experiment))
+    if summary is not None and min(summary.rounds, state.round) >= experiment.rounds:
+        say(f"{run_dir}: all {experiment.rounds} rounds are done. 'fedrank evaluate' shows the result.")
+        if not (run_dir / REPORT).exists():
+            say(own_report(directory))
         return
     data_dir, device = data_dir or directory.data_dir, device or directory.device
     workers = workers or default_workers()
     changed = differences(directory.environment, describe(data_dir, workers, device))
     if changed:
         out.print(f"Note: {'; '.join(changed)}. The result may differ in rounding.")
-    setup = build_run(directory.experiment, data_dir, device)
+    setup = build_run(experiment, data_dir, device)
     run_to_the_end(directory, setup, workers, device, log)
 
 
@@ -167,7 +172,7 @@ def evaluate(
 
     directory = RunDirectory.open(run_dir)
     data_dir, device = data_dir or directory.data_dir, device or directory.device
-    setup = build_run(directory.experiment, data_dir, device)
+    setup = build_run(directory.configuration, data_dir, device)
     with out.status("evaluating"):
         result = runner.evaluate(directory, setup, workers=workers or default_workers(), device=device)
     out.print(summary_table(directory.experiment.name, result))
@@ -249,6 +254,7 @@ def audit(
     """
     from fedrank.engine import default_workers
     from fedrank.experiment import runner
+    from fedrank.experiment.config import Experiment
     from fedrank.experiment.rundir import RunDirectory
     from fedrank.paper.tables import failure_table
     from fedrank.report import audits
@@ -264,11 +270,13 @@ def audit(
     measured = audits.measured_table(votes, directory.experiment.data.clients)
     if measured is not None:
         out.print(measured)
-    if not vote.audit.ballots:
+    if isinstance(directory.experiment, Experiment) and not vote.audit.ballots:
         data_dir, device = data_dir or directory.data_dir, device or directory.device
-        setup = build_run(directory.experiment, data_dir, device)
+        setup = build_run(directory.configuration, data_dir, device)
         with out.status("running the next round"):
             done = runner.rehearse(directory, setup, workers=workers or default_workers(), device=device)
         vote = audits.votes_in([runner.record_of(done)])[done.number]
-    out.print(audits.ballot_table(vote))
-    out.print(failure_table(directory.experiment))
+    if vote.audit.ballots:
+        out.print(audits.ballot_table(vote))
+    experiment = directory.experiment
+    out.print(failure_table(experiment.clients_per_round, experiment.attack.share))

@@ -157,6 +157,7 @@ class ProcessEngine(_Closing):
             with payload.file:
                 while len(self.workers) < workers:
                     self.workers.append(WorkerProcess(payload))
+                self._all("starting the workers", "cpu_seconds")  # start-up is not part of the first round
         except BaseException:
             self.close()
             raise

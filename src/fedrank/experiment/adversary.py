@@ -3,54 +3,100 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
-from fedrank.attacks import Attack, Knowledge, Target, Update, View
+from fedrank.attacks import Attack, Craft, Knowledge, Target, Update, View
 from fedrank.ballots.candidates import Stage
 from fedrank.data import Federation
 from fedrank.errors import ConfigError, DataError
-from fedrank.methods import ClientUpdate, Method, knowing
+from fedrank.methods import FRL, ClientUpdate, Method, knowing
 from fedrank.methods.laboratory import Laboratory
 from fedrank.methods.measured import TrialPlan, measured_method
 from fedrank.methods.spaces import space_of
+from fedrank.methods.weights import WeightMethod
 from fedrank.nn import Supernetwork, Workspace
+from fedrank.parameters import named_failure
 from fedrank.randomness import Purpose, keyed_generator
 
 LEAST_CHANCE = 0.03
 """Least chance that a draw has a malicious minority; then 1000 draws all fail with probability 1e-13."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Adversary:
     """The malicious clients and their attack.
 
     Parameters
     ----------
-    attack : crafts what they send.
+    attack : crafts what they send: a name, an `Attack`, or a function (`Attack.of`).
     clients : the malicious clients, by name if the federation's clients have names, or by number.
     redraw : redraw a round's clients while half or more are malicious, as the authors did.
     lies : what they say as validators of a measured vote's result: "push" it, or "stall" the run.
+    share : instead of `clients`, the share of all clients that is malicious, drawn with the network's seed.
+    params : parameters of the attack.
+
+    >>> def push(view, *, scale: float = 2.0):
+    ...     return -scale * view.own[0]
+    >>> Adversary(push, share=0.2, params={"scale": 8.0}).attack.parameters
+    {'scale': 8.0}
     """
 
     attack: Attack
-    clients: Set[Any]
-    redraw: bool = True
-    lies: Literal["push", "stall"] = "push"
+    clients: frozenset[Any]
+    redraw: bool
+    lies: Literal["push", "stall"]
+    share: float | None
 
-    def among(self, federation: Federation) -> Adversary:
-        """Return the adversary with its clients as numbers; raise ConfigError for an unknown client."""
-        given: Any = self.clients
-        if isinstance(given, str) or not isinstance(given, Iterable):
-            raise ConfigError(f"the adversary's clients must be a set, such as {{{given!r}}}, got {given!r}")
-        try:
-            return replace(self, clients=frozenset(map(federation.number_of, given)))
-        except DataError as error:
-            raise ConfigError(f"the adversary's clients: {error}") from None
+    def __init__(
+        self,
+        attack: str | Attack | Craft,
+        clients: Collection[int | str] | None = None,
+        redraw: bool = True,
+        lies: Literal["push", "stall"] = "push",
+        *,
+        share: float | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        if (clients is None) == (share is None):
+            raise ConfigError("an adversary needs either clients or a share of them")
+        if isinstance(clients, str) or not isinstance(clients, Iterable | None):
+            raise ConfigError(
+                f"the adversary's clients must be a set, such as {{{clients!r}}}, got {clients!r}"
+            )
+        if share is not None and not 0 < share < 1:
+            raise ConfigError(f"share must be more than 0 and less than 1, got {share}")
+        if lies not in ("push", "stall"):
+            raise ConfigError(f"lies must be 'push' or 'stall', got {lies!r}")
+        values = (Attack.of(attack).having(**(params or {})), frozenset(clients or ()), redraw, lies, share)
+        for field, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, field.name, value)
+
+    def among(self, federation: Federation, seed: int) -> Adversary:
+        """Return the adversary with its clients as numbers, drawn if their share was given."""
+        if self.share is None:
+            try:
+                clients = frozenset(map(federation.number_of, self.clients))
+            except DataError as error:
+                raise ConfigError(f"the adversary's clients: {error}") from None
+        elif not (clients := draw_malicious(federation, self.share, seed)):
+            raise ConfigError(
+                f"a share of {self.share} of {len(federation.clients)} clients is not one client"
+            )
+        return Adversary(self.attack, clients, self.redraw, self.lies)
+
+    def check_target(self, method: Method[Any]) -> None:
+        """Raise ConfigError if the attack is not for what the method's clients send."""
+        target, name = self.attack.target, type(method).__name__
+        for kind, sent in ((FRL, Target.RANKINGS), (WeightMethod, Target.WEIGHTS)):
+            if isinstance(method, kind) and target not in (sent, Target.EITHER):
+                raise ConfigError(
+                    f"the attack {self.attack.name!r} targets {target}, but {name} sends {sent}"
+                )
 
     def check(self, federation: Federation, per_round: int) -> None:
         """Raise ConfigError if a draw with a malicious minority is too unlikely."""
@@ -64,7 +110,10 @@ class Adversary:
 
     def poison(self, federation: Federation) -> Federation:
         """Return the training data, with that of malicious clients changed if the attack poisons data."""
-        return self.attack.poison(federation, frozenset(self.clients)) if self.attack.poison else federation
+        if not self.attack.poison:
+            return federation
+        with named_failure(self.attack.described):
+            return self.attack.poison(federation, self.clients)
 
     def learners(
         self,
@@ -148,7 +197,7 @@ def draw_malicious(federation: Federation, share: float, seed: int) -> frozenset
 
 def divide(clients: Iterable[int], adversary: Adversary | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Split clients into honest and malicious ones."""
-    enemies: Set[Any] = adversary.clients if adversary else frozenset()
+    enemies: frozenset[Any] = adversary.clients if adversary else frozenset()
     selected = tuple(clients)
     honest = tuple(client for client in selected if client not in enemies)
     return honest, tuple(client for client in selected if client in enemies)

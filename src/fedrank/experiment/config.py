@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -220,6 +220,8 @@ def _defaults(attack: str) -> dict[str, Any]:
 
 class Experiment(Section):
     """All settings that determine the result of a run."""
+
+    FILE: ClassVar[str] = "config.toml"
 
     name: str = Field(pattern=r"^[\w.-]+$")
     seed: int = Field(ge=0, lt=2**32)

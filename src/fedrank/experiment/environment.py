@@ -14,8 +14,11 @@ from typing import Any
 VERSIONED = ("numpy", "torch")
 
 
-def describe(data_dir: Path, workers: int, device: str) -> dict[str, Any]:
-    """Return versions, machine and options, which do not determine the result but help explain it."""
+def describe(data_dir: Path | None, workers: int, device: str) -> dict[str, Any]:
+    """Return versions, machine and options, which do not determine the result but help explain it.
+
+    A run with data of the user's own has no data directory.
+    """
     from fedrank import __version__
 
     return {
@@ -27,7 +30,7 @@ def describe(data_dir: Path, workers: int, device: str) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "workers": workers,
         "device": device,
-        "data_dir": str(data_dir.resolve()),
+        "data_dir": "" if data_dir is None else str(data_dir.resolve()),
         "command": sys.argv,
         "date": datetime.now(UTC).date().isoformat(),
     }

@@ -48,6 +48,29 @@ class Round:
     """What validators measured, for methods that ask for it."""
     wall_seconds: float
 
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the numbers of the round under plain names, such as a row of a data frame."""
+        found = self.evaluation
+        clients = found.clients if found else None
+        return {
+            "round": self.number,
+            "test_accuracy": found.test_accuracy if found else None,
+            "test_loss": found.test_loss if found else None,
+            "worst_class": found.worst_class if found else None,
+            "backdoor": found.backdoor if found else None,
+            "clients_mean": clients.mean if clients else None,
+            "clients_std": clients.std if clients else None,
+            "clients_min": clients.min if clients else None,
+            "clients_max": clients.max if clients else None,
+            "train_loss": self.train_loss,
+            "selected": len(self.clients),
+            "malicious": len(self.malicious),
+            "refused": len(self.refused),
+            "upload_bytes": self.sent.upload_bytes,
+            "download_bytes": self.sent.download_bytes,
+            "wall_seconds": self.wall_seconds,
+        }
+
 
 Rounds = Iterator[tuple[Any, Round]]
 """Completed rounds, each with the state after it."""
@@ -100,7 +123,8 @@ class RunSetup:
         schedule.check(federation)
         check_clients(method, schedule.per_round)
         if adversary:
-            adversary = adversary.among(federation)
+            adversary.check_target(method)
+            adversary = adversary.among(federation, method.network.seed)
             adversary.check(federation, schedule.per_round)
             federation = adversary.poison(federation)
         return cls(method, federation, schedule, adversary)

@@ -1,6 +1,6 @@
 """The run directory: all files of a run, written so that a crash loses no completed round.
 
-config.toml       the complete configuration
+config.toml       the complete configuration; for a run of `fedrank.train`, description.toml
 environment.json  versions, machine, data directory
 metrics.jsonl     one line per round
 checkpoint.npz    the state after the last completed round
@@ -13,9 +13,12 @@ import contextlib
 import fcntl
 import io
 import json
+import logging
 import os
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +28,19 @@ from pydantic import ValidationError
 
 from fedrank.errors import RunError
 from fedrank.experiment.config import Experiment, load_file
+from fedrank.experiment.description import Description
 from fedrank.experiment.records import RoundRecord, Summary, first_problem
 
 FORMAT = 3
-CONFIG, ENVIRONMENT, METRICS = "config.toml", "environment.json", "metrics.jsonl"
+CONFIG, DESCRIPTION = Experiment.FILE, Description.FILE
+ENVIRONMENT, METRICS = "environment.json", "metrics.jsonl"
 CHECKPOINT, SUMMARY = "checkpoint.npz", "summary.json"
-OWN_FILES = {CONFIG, ENVIRONMENT, METRICS, CHECKPOINT, SUMMARY}
+OWN_FILES = {CONFIG, DESCRIPTION, ENVIRONMENT, METRICS, CHECKPOINT, SUMMARY}
+
+RunSettings = Experiment | Description
+"""What determines a run: a configuration, or the description of a run with a model and data of one's own."""
+
+logger = logging.getLogger("fedrank")
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,7 @@ class RunDirectory:
     """A run on disk."""
 
     path: Path
-    experiment: Experiment
+    experiment: RunSettings
     environment: dict[str, Any]
 
     @staticmethod
@@ -51,18 +61,19 @@ class RunDirectory:
         if taken is not None:
             raise RunError(
                 f"{path}: already contains {taken.name!r}; nothing was overwritten. "
-                f"Choose another directory with --out, or continue with 'fedrank resume {path}'."
+                "Choose another directory with --out, or continue with: "
+                f"fedrank resume {shlex.quote(str(path))}"
             )
 
     @classmethod
-    def create(cls, path: Path, experiment: Experiment, environment: dict[str, Any]) -> RunDirectory:
+    def create(cls, path: Path, experiment: RunSettings, environment: dict[str, Any]) -> RunDirectory:
         """Create a run directory; it gets its final name only when it is complete."""
         cls.check_free(path)
         unfinished = path if path.exists() else path.with_name(f".{path.name}.tmp")
         run = cls(unfinished, experiment, {"format": FORMAT, **environment})
         try:
             unfinished.mkdir(parents=True, exist_ok=True)
-            run._write(CONFIG, experiment.to_toml().encode())
+            run._write(experiment.FILE, experiment.to_toml().encode())
             run._write(ENVIRONMENT, json.dumps(run.environment, indent=2).encode() + b"\n")
             if unfinished != path:
                 unfinished.rename(path)
@@ -73,7 +84,8 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         """Open an existing run directory."""
-        if not (path / ENVIRONMENT).exists() or not (path / CONFIG).exists():
+        own = (path / DESCRIPTION).exists()
+        if not (path / ENVIRONMENT).exists() or not (own or (path / CONFIG).exists()):
             raise RunError(f"{path}: not a run directory ({CONFIG} or {ENVIRONMENT} is missing)")
         try:
             environment = json.loads((path / ENVIRONMENT).read_text("utf-8"))
@@ -87,7 +99,32 @@ class RunDirectory:
                 f"{path}: this run directory has format {written_as}, written by fedrank "
                 f"{environment.get('fedrank', 'of an unknown version')}; this version reads format {FORMAT}"
             )
-        return cls(path, load_file(path / CONFIG), environment)
+        settings = Description.read(path / DESCRIPTION) if own else load_file(path / CONFIG)
+        return cls(path, settings, environment)
+
+    @property
+    def configuration(self) -> Experiment:
+        """The configuration of the run; RunError if it has a model and data of the user's own."""
+        if isinstance(self.experiment, Experiment):
+            return self.experiment
+        raise RunError(
+            f"{self.path}: this needs the run's data, which only the program has that trained it. "
+            f"There, fedrank.train(..., out={str(self.path)!r}) resumes the run and evaluates its model."
+        )
+
+    @property
+    def how_to_resume(self) -> str:
+        """A sentence for people."""
+        if isinstance(self.experiment, Experiment):
+            return f"Resume with: fedrank resume {shlex.quote(str(self.path))}"
+        return f"Resume with fedrank.train(..., out={str(self.path)!r})."
+
+    def having(self, experiment: RunSettings) -> RunDirectory:
+        """Change settings that do not determine the result of a round; return the directory with them."""
+        if experiment.fingerprint() != self.experiment.fingerprint():
+            raise RunError(f"{self.path}: contains another run")
+        self._write(experiment.FILE, experiment.to_toml().encode())
+        return replace(self, experiment=experiment)
 
     @property
     def data_dir(self) -> Path:
@@ -102,7 +139,7 @@ class RunDirectory:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep a second process from continuing the same run."""
-        with (self.path / CONFIG).open("rb") as file:
+        with (self.path / ENVIRONMENT).open("rb") as file:  # which is never replaced
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -138,7 +175,8 @@ class RunDirectory:
             ) from error
         if made_for != self.experiment.fingerprint():
             raise RunError(
-                f"{path}: the checkpoint was made with settings other than those now in {CONFIG}. "
+                f"{path}: the checkpoint was made with settings other than those now in "
+                f"{self.experiment.FILE}. "
                 "Only name, rounds and evaluate_every may change when a run is resumed."
             )
         return arrays
@@ -155,7 +193,7 @@ class RunDirectory:
         self._guarded(METRICS, append)
 
     def read_metrics(self) -> list[RoundRecord]:
-        """Return the records of all rounds; skips a line that a crash cut off."""
+        """Return the records of all rounds, without a line that a crash cut off; others are reported."""
         return [record for _, record in self._metrics()]
 
     def forget_after(self, round_number: int) -> None:
@@ -164,9 +202,16 @@ class RunDirectory:
         self._write(METRICS, b"".join(line + b"\n" for line in kept))
 
     def _metrics(self) -> Iterator[tuple[bytes, RoundRecord]]:
-        for line in self._read(METRICS).splitlines():
-            with contextlib.suppress(ValidationError):
-                yield line, RoundRecord.model_validate_json(line)
+        for number, line in enumerate(self._read(METRICS).splitlines(keepends=True), start=1):
+            try:
+                yield line.rstrip(b"\r\n"), RoundRecord.model_validate_json(line)
+            except ValidationError:
+                if line.endswith(b"\n"):
+                    _warn_once(f"{self.path / METRICS}, line {number}: damaged; the round is left out")
+
+    def write_metrics(self, records: Iterable[RoundRecord]) -> None:
+        """Replace the records of all rounds."""
+        self._write(METRICS, b"".join(record.to_json().encode() + b"\n" for record in records))
 
     def write_summary(self, summary: Summary) -> None:
         """Write the result of the run."""
@@ -202,11 +247,16 @@ class RunDirectory:
             write(self.path / name)
         except OSError as error:
             intact = (
-                f" The last checkpoint is intact: continue with 'fedrank resume {self.path}'."
+                f" The last checkpoint is intact. {self.how_to_resume}"
                 if (self.path / CHECKPOINT).exists()
                 else ""
             )
             raise RunError(f"{self.path / name}: cannot be written ({error.strerror}).{intact}") from error
+
+
+@lru_cache
+def _warn_once(text: str) -> None:
+    logger.warning(text)
 
 
 def write_output(path: Path, content: bytes | memoryview) -> None:

@@ -11,6 +11,7 @@ from fedrank.ballots.traffic import Traffic
 from fedrank.engine import Engine, local_engine
 from fedrank.errors import RunError
 from fedrank.experiment.interrupt import Interrupt
+from fedrank.experiment.metrics import Evaluation
 from fedrank.experiment.records import RoundRecord, Summary
 from fedrank.experiment.rounds import Round, Rounds, RunSetup, run_rounds
 from fedrank.experiment.rundir import RunDirectory
@@ -53,6 +54,7 @@ def run(
 ) -> Summary | None:
     """Run the remaining rounds; return the result, or None if Ctrl-C stopped the run."""
     with (
+        directory.locked(),  # before any worker starts
         local_engine(setup.method, setup.federation, workers=workers, device=device) as engine,
         Interrupt(observer.stopping) as interrupt,
     ):
@@ -75,31 +77,46 @@ def record(
 ) -> Summary | None:
     """Record rounds as they complete, starting from the last checkpoint; return the final result.
 
-    The metrics of a round are written before its checkpoint, and dropped on resuming if the checkpoint
-    is missing.
+    The caller has locked the directory.
     """
     method, schedule = setup.method, setup.schedule
-    with directory.locked():
-        state = last_state(directory, method)
-        directory.forget_after(state.round)
-        observer.begin(state.round, schedule.rounds)
-        measured = None
-        for state, done in rounds(state):
-            directory.append_metrics(record_of(done))
-            directory.write_checkpoint(method.pack(state))
-            observer.round_done(done)
-            measured = done.evaluation
-        if state.round < schedule.rounds:
-            return None
-        summary = Summary(
-            rounds=state.round,
-            evaluation=measured or setup.measure(engine, state),
-            sent=_sent(directory),
-            paper_traffic=paper_traffic(method),
-            wall_seconds=sum(record.wall_seconds for record in directory.read_metrics()),
-        )
-        directory.write_summary(summary)
+    state = last_state(directory, method)
+    directory.forget_after(state.round)
+    observer.begin(state.round, schedule.rounds)
+    measured = None
+    for state, done in rounds(state):
+        save_round(directory, method, state, done)
+        observer.round_done(done)
+        measured = done.evaluation
+    if state.round < schedule.rounds:
+        return None
+    measured = measured or setup.measure(engine, state)
+    summary = summarize(method, state.round, directory.read_metrics(), measured)
+    directory.write_summary(summary)
     return summary
+
+
+def save_round(directory: RunDirectory, method: Method[Any], state: Any, done: Round) -> None:
+    """Save a round: the metrics before the checkpoint; on resuming, metrics without one are dropped."""
+    directory.append_metrics(record_of(done))
+    directory.write_checkpoint(method.pack(state))
+
+
+def summarize(
+    method: Method[Any], rounds: int, records: Sequence[RoundRecord], evaluation: Evaluation
+) -> Summary:
+    """Return the summary of some rounds, given the evaluation of the model after them."""
+    clients = sum(len(record.clients) for record in records) or 1
+    return Summary(
+        rounds=rounds,
+        evaluation=evaluation,
+        sent=Traffic(
+            sum(record.upload_bytes for record in records) / clients,
+            sum(record.download_bytes for record in records) / clients,
+        ),
+        paper_traffic=paper_traffic(method),
+        wall_seconds=sum(record.wall_seconds for record in records),
+    )
 
 
 def evaluate(directory: RunDirectory, setup: RunSetup, *, workers: int, device: str) -> Summary:
@@ -112,13 +129,8 @@ def evaluate(directory: RunDirectory, setup: RunSetup, *, workers: int, device: 
     with local_engine(method, federation, workers=workers, device=device) as engine:
         measured = setup.measure(engine, state)
     seconds = time.perf_counter() - begin
-    return Summary(
-        rounds=state.round,
-        evaluation=measured,
-        sent=_sent(directory),
-        paper_traffic=paper_traffic(method),
-        wall_seconds=seconds,
-    )
+    summary = summarize(method, state.round, directory.read_metrics(), measured)
+    return summary.model_copy(update={"wall_seconds": seconds})
 
 
 def rehearse(directory: RunDirectory, setup: RunSetup, *, workers: int, device: str) -> Round:
@@ -141,15 +153,6 @@ def last_state(directory: RunDirectory, method: Method[Any]) -> Any:
     return method.init() if arrays is None else method.unpack(arrays)
 
 
-def _sent(directory: RunDirectory) -> Traffic:
-    records = directory.read_metrics()
-    clients = sum(len(record.clients) for record in records)
-    return Traffic(
-        sum(record.upload_bytes for record in records) / clients,
-        sum(record.download_bytes for record in records) / clients,
-    )
-
-
 def record_of(done: Round) -> RoundRecord:
     """Return the metrics line of a round; only the summary has the accuracies of single clients."""
     return RoundRecord(
@@ -164,4 +167,20 @@ def record_of(done: Round) -> RoundRecord:
         malicious=done.malicious,
         vote=done.vote,
         measured=done.measured,
+    )
+
+
+def round_of(record: RoundRecord) -> Round:
+    """Return the round of a metrics line; it does not know the accuracies of single clients."""
+    return Round(
+        number=record.round,
+        clients=record.clients,
+        malicious=record.malicious,
+        train_loss=record.train_loss,
+        refused=record.refused,
+        sent=record.sent,
+        evaluation=record.evaluation,
+        vote=record.vote,
+        measured=record.measured,
+        wall_seconds=record.wall_seconds,
     )

@@ -56,6 +56,7 @@ def run(grid: Grid, settings: Settings) -> None:
     directory = open_directory(settings)
     console = stderr_console()
     with (
+        directory.locked(),
         local_engine(method, setup.federation, workers=1) as engine,
         RunProgress(console) as progress,
     ):

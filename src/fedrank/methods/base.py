@@ -103,6 +103,14 @@ def knowing(method: Method[S], malicious: int) -> Method[S]:
     return replace(method, assumed_malicious=malicious)  # type: ignore[type-var]
 
 
+def check_settings(rate_decay: float, run: bytes) -> None:
+    """Refuse settings of a method that make no sense."""
+    if not 0 < rate_decay <= 1:
+        raise ConfigError(f"rate_decay must be more than 0 and at most 1, got {rate_decay}")
+    if len(run) != 16:
+        raise ConfigError(f"run must be 16 bytes that tell runs apart, got {len(run)}")
+
+
 def check_clients(method: Method[Any], clients: int) -> None:
     """Refuse rounds of fewer clients than the method's rule can work with."""
     rule = getattr(method, "rule", None)

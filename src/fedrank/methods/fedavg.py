@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.aggregators import Aggregator, AssumedMalicious
+from fedrank.aggregators import Aggregator, AssumedMalicious, RuleFunction
 from fedrank.aggregators.measured import Measuring, measuring_of
 from fedrank.ballots.candidates import Inquiry, question_round
 from fedrank.data import Samples
@@ -26,15 +26,17 @@ class FedAvg(WeightMethod):
 
     Parameters
     ----------
-    aggregator : the rule that turns the clients' updates into one: `mean`, or a robust one.
+    aggregator : the rule that turns the clients' updates into one: `mean`, a robust one, or a function of
+        your own.
     assumed_malicious : how many malicious clients it assumes; by default, as in the paper, the actual
         number of the round, which only a simulation knows.
     """
 
-    aggregator: str | Mapping[str, Any] | Aggregator = "mean"
+    aggregator: str | Mapping[str, Any] | Aggregator | RuleFunction = "mean"
     assumed_malicious: AssumedMalicious = "actual"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _ = self.rule
 
     @property

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from fedrank.aggregators import Aggregator, AssumedMalicious
+from fedrank.aggregators import Aggregator, AssumedMalicious, RuleFunction
 from fedrank.aggregators.measured import Measuring, measuring_of
 from fedrank.ballots import BallotCodec, BallotFormat, BallotStore, MessageType, Shape, Tally
 from fedrank.ballots.candidates import Inquiry, question_round
 from fedrank.ballots.codec import round_of
 from fedrank.data import Samples
 from fedrank.errors import BallotError, ConfigError, RunError
-from fedrank.methods.base import ClientUpdate
+from fedrank.methods.base import ClientUpdate, check_settings
 from fedrank.methods.proposals import Proposals, RankingProposals, rankings_report
 from fedrank.methods.votes import Ballots, robust_vote
 from fedrank.nn import LocalTraining, Supernetwork, Workspace, edge_popup
@@ -56,7 +56,8 @@ class FRL:
     broadcasts : the format of broadcasts.
     rate_decay : what the learning rate is multiplied by after every round.
     run : 16 bytes that tell runs apart, so that no ballot of one can be counted in another.
-    vote : "borda", the paper's vote, or the aggregator that takes its place (docs/votes.md).
+    vote : "borda", the paper's vote, or the aggregator that takes its place (docs/votes.md), which may be a
+        function of your own.
     assumed_malicious : the share of malicious ballots that such an aggregator is to withstand.
     memory : how many bytes it may use.
     """
@@ -67,12 +68,13 @@ class FRL:
     broadcasts: str = "exact packed"
     rate_decay: float = 0.999
     run: bytes = bytes(16)
-    vote: str | Mapping[str, Any] | Aggregator = "measured-mean"
+    vote: str | Mapping[str, Any] | Aggregator | RuleFunction = "measured-mean"
     assumed_malicious: AssumedMalicious = 0.4
     memory: int = 2**30
 
     def __post_init__(self) -> None:
         _ = self.rule
+        check_settings(self.rate_decay, self.run)
         BallotFormat.parse(self.ballots)
         if BallotFormat.parse(self.broadcasts).shape is Shape.TOP:
             raise ConfigError(f"broadcasts is {self.broadcasts!r}, but clients need the whole ranking")

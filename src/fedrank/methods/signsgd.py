@@ -54,6 +54,7 @@ class SignSGD(WeightMethod):
     server_rate: float = 3e-3
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.server_rate > 0:
             raise ConfigError(f"server_rate is {self.server_rate}: it must be more than 0")
 

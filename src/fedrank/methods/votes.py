@@ -73,7 +73,10 @@ def robust_vote(store: Ballots, rule: Aggregator, malicious: int, seed: int) -> 
         # Fine enough to tell n-ths of a point apart, coarse enough to round equal sums to equal numbers.
         grid = 2.0 ** max(12, len(store.voters).bit_length())
         for some, displacements in clipped_slices(store, layer, width, limit):
-            points[some] = np.rint((base[some] + step(displacements)) * grid)
+            moved = base[some] + step(displacements)
+            if not np.isfinite(moved).all():
+                raise ConfigError(f"the aggregator {rule.name!r} returned infinity")
+            points[some] = np.rint(moved * grid)
         ranking[layer.edges] = argsort_totals(points - points.min())
     return ranking
 

@@ -14,7 +14,7 @@ from fedrank.aggregators import Aggregator
 from fedrank.aggregators.measured import Read
 from fedrank.data import Samples
 from fedrank.errors import BallotError, RunError
-from fedrank.methods.base import ClientUpdate
+from fedrank.methods.base import ClientUpdate, check_settings
 from fedrank.methods.message import Content, Envelope, round_of
 from fedrank.nn import LocalTraining, Supernetwork, Workspace
 from fedrank.nn.weights import train_weights
@@ -97,6 +97,9 @@ class WeightMethod:
     local: LocalTraining = field(default_factory=LocalTraining)
     rate_decay: float = 0.999
     run: bytes = bytes(16)
+
+    def __post_init__(self) -> None:
+        check_settings(self.rate_decay, self.run)
 
     def init(self) -> WeightState:
         """Return the weights that follow from the seed."""

@@ -58,8 +58,8 @@ class Supernetwork:
             raise ModelError("keep must be more than 0: without edges, every output is 0")
         if not 0 < self.keep <= 1:
             raise ModelError(f"keep must be more than 0 and at most 1, got {self.keep}")
-        if not 0 <= self.seed < 2**32:
-            raise ModelError(f"seed must be between 0 and {2**32 - 1} (32 bits), got {self.seed}")
+        if not isinstance(self.seed, int | np.integer) or not 0 <= self.seed < 2**32:
+            raise ModelError(f"seed must be a whole number from 0 to {2**32 - 1} (32 bits), got {self.seed}")
         if self.weights_from not in WEIGHT_INITIALIZERS:
             hint = did_you_mean(self.weights_from, WEIGHT_INITIALIZERS)
             raise ModelError(f"unknown weights {self.weights_from!r}{hint}")

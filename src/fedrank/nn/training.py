@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
-from fedrank.errors import TrainingError
+from fedrank.errors import ConfigError, TrainingError
 from fedrank.nn.masked import MaskedNetwork
 
 Batch = tuple[NDArray[np.float32], NDArray[np.int64]]
@@ -33,6 +33,17 @@ class LocalTraining:
     momentum: float = 0.9
     weight_decay: float = 1e-4
     batch_size: int = 8
+
+    def __post_init__(self) -> None:
+        for name, allowed, demand in (
+            ("epochs", self.epochs >= 1, "at least 1"),
+            ("learning_rate", 0 < self.learning_rate < math.inf, "more than 0"),
+            ("momentum", 0 <= self.momentum < 1, "at least 0 and below 1"),
+            ("weight_decay", 0 <= self.weight_decay < math.inf, "at least 0"),
+            ("batch_size", self.batch_size >= 1, "at least 1"),
+        ):
+            if not allowed:
+                raise ConfigError(f"{name} must be {demand}, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from torch import nn
 from fedrank import __version__
 from fedrank.ballots.failure import failure_bound, failure_probability, whole_share
 from fedrank.errors import RunError
-from fedrank.experiment.config import Experiment
 from fedrank.experiment.records import CellResult, FinishedCell, UnfinishedCell
 from fedrank.nn import NETWORKS, supernetwork
 from fedrank.paper.published import ARCHITECTURES
@@ -277,10 +276,9 @@ def networks_table(recipe: Recipe) -> TextTable:
     )
 
 
-def failure_table(experiment: Experiment) -> Group:
-    """Return how likely a simplified vote of a run fails, by the paper's bound and exactly."""
-    n = experiment.clients_per_round
-    alpha = whole_share(n, experiment.attack.share)
+def failure_table(n: int, share: float) -> Group:
+    """Return how likely a simplified vote of n clients fails, by the paper's bound and exactly."""
+    alpha = whole_share(n, share)
     table = audit_table(f"How likely a vote of {n} ballots drops a good edge, {round(alpha * n)} malicious")
     for column in ("benign clients rank it on top", "the paper's bound", "exactly"):
         table.add_column(column, justify="right")

@@ -64,9 +64,13 @@ def write_report(runs: Sequence[tuple[str, RunDirectory]], path: Path) -> None:
 
 def page(named: Sequence[tuple[str, RunDirectory]]) -> str:
     """Return the page of one or several runs, each with its name on the page."""
+    return render([RunView.read(name, directory) for name, directory in named])
+
+
+def render(runs: Runs) -> str:
+    """Return the page of runs that have been read."""
     from markupsafe import Markup
 
-    runs = [RunView.read(name, directory) for name, directory in named]
     charts = {name: chart for name, draw in RUN_CHARTS.items() if (chart := draw(runs)) is not None}
     if "accuracy" not in charts:
         raise RunError(f"{runs[0].directory.path}: there is no measured round to report on yet")
