@@ -24,7 +24,8 @@ BELOW["engine"] = {"methods", *BELOW["methods"]}
 BELOW["experiment"] = {"engine", *BELOW["engine"]}
 BELOW["export"] = {"experiment", *BELOW["experiment"]}
 BELOW["report"] = {"experiment", *BELOW["experiment"]}
-BELOW["training"] = {"report", *BELOW["report"]}
+BELOW["diagnosis"] = {"report", *BELOW["report"]}
+BELOW["training"] = {"diagnosis", *BELOW["diagnosis"]}
 BELOW["paper"] = BELOW["bench"] = BELOW["flower"] = BELOW["training"]
 BELOW["cli"] = {"paper", "bench", "flower", "training", "export", *BELOW["training"]}
 MODULES = sorted(SOURCE.rglob("*.py"))

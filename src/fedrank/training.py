@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from fedrank.data import Federation
+from fedrank.diagnosis import warn
 from fedrank.engine import default_workers, local_engine
 from fedrank.errors import ModelError
 from fedrank.experiment.adversary import Adversary
@@ -73,6 +74,7 @@ def train(
         check_fit(method.model(state), clients)
     except ModelError as error:
         raise ModelError(f"the model {error}") from error
+    warn(method, clients)
     setup = RunSetup.of(method, clients, Schedule(rounds, per_round, evaluate_every), adversary)
     workers = default_workers() if workers is None else workers
     with (

@@ -29,35 +29,37 @@ class LayerSignal:
     edges: int
     kept: int
     fan_in: int
-    inputs: float | None
-    """The spread of what enters the layer. None if the module is not called."""
     outputs: float | None
-    """The spread of what leaves the layer."""
+    """By how much its outputs differ from sample to sample. None if the module is not called."""
     gradient: float
     """The spread of the gradient of its scores."""
 
 
-def layer_signals(network: Supernetwork, samples: Samples) -> tuple[LayerSignal, ...]:
-    """Run a batch forward and backward through the initial subnetwork; describe every layer."""
+def layer_signals(network: Supernetwork, samples: Samples) -> tuple[tuple[LayerSignal, ...], float]:
+    """Run a batch forward and backward through the initial subnetwork.
+
+    Returns what every layer does, and the spread of the model's outputs.
+    """
     module = network.subnetwork(network.initial_ranking).requires_grad_(True)
     names = [layer.name.rpartition(".")[0] for layer in network.layout]
     owners = [module.get_submodule(name) for name in names]
-    seen: dict[nn.Module, tuple[float, float]] = {}
+    seen: dict[nn.Module, float] = {}
     hooks = [owner.register_forward_hook(_watching(seen)) for owner in owners]
     logits = module(torch.from_numpy(samples.preprocess(samples.inputs)))
     cross_entropy(logits, torch.from_numpy(samples.labels)).backward()  # type: ignore[no-untyped-call]
     for hook in hooks:
         hook.remove()
     parameters = dict(module.named_parameters())
-    return tuple(
+    layers = tuple(
         _described(network, layer, owner, parameters[layer.name].grad, seen.get(owner))
         for layer, owner in zip(network.layout, owners, strict=True)
     )
+    return layers, spread(logits)
 
 
-def _watching(seen: dict[nn.Module, tuple[float, float]]) -> Callable[..., None]:
-    def watch(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        seen.setdefault(module, (spread(inputs[0]), spread(output)))
+def _watching(seen: dict[nn.Module, float]) -> Callable[..., None]:
+    def watch(module: nn.Module, _inputs: object, output: Tensor) -> None:
+        seen.setdefault(module, spread(output))
 
     return watch
 
@@ -72,7 +74,7 @@ def _described(
     layer: Layer,
     owner: nn.Module,
     gradient: Tensor | None,
-    signal: tuple[float, float] | None,
+    outputs: float | None,
 ) -> LayerSignal:
     weights = network.weights[layer.edges]
     of_scores: NDArray[np.float32] = np.zeros(1, np.float32)
@@ -86,7 +88,6 @@ def _described(
         edges=layer.size,
         kept=top_count(layer.size, network.keep),
         fan_in=fans(layer.shape)[0],
-        inputs=signal[0] if signal else None,
-        outputs=signal[1] if signal else None,
+        outputs=outputs,
         gradient=float(of_scores.std(dtype=np.float64)),
     )
