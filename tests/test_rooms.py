@@ -24,9 +24,9 @@ BELOW["engine"] = {"methods", *BELOW["methods"]}
 BELOW["experiment"] = {"engine", *BELOW["engine"]}
 BELOW["export"] = {"experiment", *BELOW["experiment"]}
 BELOW["report"] = {"experiment", *BELOW["experiment"]}
-BELOW["run"] = {"report", *BELOW["report"]}
+BELOW["run"] = BELOW["diagnosis"] = {"report", *BELOW["report"]}
 BELOW["callbacks"] = {"run", *BELOW["run"]}
-BELOW["training"] = {"callbacks", *BELOW["callbacks"]}
+BELOW["training"] = {"callbacks", "diagnosis", *BELOW["callbacks"]}
 BELOW["paper"] = BELOW["bench"] = BELOW["flower"] = BELOW["training"]
 BELOW["cli"] = {"paper", "bench", "flower", "training", "export", *BELOW["training"]}
 MODULES = sorted(SOURCE.rglob("*.py"))

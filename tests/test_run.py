@@ -345,3 +345,25 @@ def test_small_nets_of_plain_torch_classes_are_asked_for(digits: Federation, tmp
     train(digits, frl(small_net()), out=tmp_path / "mine", rounds=1)
     with pytest.raises(fedrank.FedrankError, match="the model is not at hand"):
         fedrank.load(tmp_path / "mine").subnetwork()
+
+
+def test_weighted_averaging_is_kept_and_continued(digits: Federation, tmp_path: Path) -> None:
+    net = fedrank.supernetwork(Net(), seed=11, fix=True)
+    method = fedrank.FedAvg(net, fedrank.LocalTraining(epochs=1, learning_rate=0.05), weighted=True)
+    options = {"per_round": 4, "workers": 1, "progress": False}
+    fedrank.train(method, digits, rounds=1, out=tmp_path / "parts", **options)
+    parts = fedrank.train(method, digits, rounds=2, out=tmp_path / "parts", **options)
+    whole = fedrank.train(method, digits, rounds=2, **options)
+    assert (parts.state.weights == whole.state.weights).all()
+    again = fedrank.load(tmp_path / "parts", net=net)
+    assert again.method.weighted is True
+    given = replace(method, weighted=dict.fromkeys(range(len(digits.clients)), 1))
+    fedrank.train(given, digits, rounds=1, out=tmp_path / "given", **options)
+    assert fedrank.load(tmp_path / "given", net=net).method.weighted == given.weighted
+
+
+def test_a_run_of_a_plain_module_cannot_be_kept(digits: Federation, tmp_path: Path) -> None:
+    method = fedrank.FedAvg(Net(), seed=7)
+    with pytest.raises(fedrank.FedrankError, match="only runs of a supernetwork can be kept"):
+        fedrank.train(method, digits, rounds=1, per_round=4, progress=False, out=tmp_path / "plain")
+    assert not (tmp_path / "plain").exists()

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from fedrank.data import samples as samples
     from fedrank.data import split as split
     from fedrank.data.own import federation as federation
+    from fedrank.diagnosis import Diagnosis as Diagnosis
+    from fedrank.diagnosis import diagnose as diagnose
     from fedrank.errors import FedrankError as FedrankError
+    from fedrank.errors import FedrankWarning as FedrankWarning
     from fedrank.experiment.adversary import Adversary as Adversary
     from fedrank.experiment.rounds import Round as Round
     from fedrank.methods import FRL as FRL
@@ -48,9 +51,11 @@ _HOMES = {
     "FRL": "fedrank.methods",
     "IID": "fedrank.data",
     "ByWriter": "fedrank.data",
+    "Diagnosis": "fedrank.diagnosis",
     "Dirichlet": "fedrank.data",
     "Federation": "fedrank.data",
     "FedrankError": "fedrank.errors",
+    "FedrankWarning": "fedrank.errors",
     "LocalTraining": "fedrank.nn",
     "Preprocess": "fedrank.data",
     "Round": "fedrank.experiment.rounds",
@@ -59,6 +64,7 @@ _HOMES = {
     "Shards": "fedrank.data",
     "Supernetwork": "fedrank.nn",
     "federation": "fedrank.data.own",
+    "diagnose": "fedrank.diagnosis",
     "samples": "fedrank.data",
     "split": "fedrank.data",
     "supernetwork": "fedrank.nn",

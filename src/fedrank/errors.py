@@ -31,3 +31,7 @@ class TrainingError(FedrankError):
 
 class RunError(FedrankError):
     """A run directory cannot be read or written."""
+
+
+class FedrankWarning(UserWarning):
+    """Something that makes training hard, and what to do about it."""

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from fedrank.callbacks import Callback
 from fedrank.data import Federation
+from fedrank.diagnosis import warn
 from fedrank.engine import local_engine, suitable_workers, unavailable
 from fedrank.errors import ConfigError, ModelError, RunError
 from fedrank.experiment.adversary import Adversary
@@ -74,10 +75,11 @@ def train(
         check_fit(method.model(start), clients)
     except ModelError as error:
         raise ModelError(f"the model {error}") from error
+    warn(method, clients)
     workers = workers or suitable_workers(method, clients, per_round, rounds)
     path = None if out is None else Path(out)
     name = name or (path.resolve().name if path else "")
-    origin = _Source(name, clients, setup, workers, device)
+    origin = _Source(name, method, clients, setup, workers, device)
     console = stderr_console()
     console.quiet = not progress
     session = _Session(setup, (*callbacks, _Function(on_round)), workers, device, console)
@@ -113,6 +115,7 @@ class _Source:
     """Describes a run when that is needed: digests of large data take a moment."""
 
     name: str
+    method: Method[Any]
     clients: Federation
     setup: RunSetup
     workers: int
@@ -123,8 +126,8 @@ class _Source:
 
     @cached_property
     def _origin(self) -> Origin:
-        method, schedule, adversary = self.setup.method, self.setup.schedule, self.setup.adversary
-        settings = Description.of(self.name, method, self.clients, schedule, adversary)
+        schedule, adversary = self.setup.schedule, self.setup.adversary
+        settings = Description.of(self.name, self.method, self.clients, schedule, adversary)
         return Origin(settings, describe(None, self.workers, self.device))
 
 

@@ -413,3 +413,16 @@ def test_traffic_is_printed_and_drawn(tmp_path: Path) -> None:
     reply = fedrank("traffic", "--net", "lenett")
     assert reply.returncode == 2
     assert "unknown network 'lenett'; did you mean 'lenet'?" in reply.stderr
+
+
+def test_diagnose_shows_layers_and_warnings() -> None:
+    reply = fedrank("diagnose", *SMALL, "--set", "local.batch_size=64", "--set", "local.epochs=1")
+    assert reply.returncode == 0, reply.stderr
+    for shown in ("linear.1.weight", "131,072", "151,072 edges", "warning: half of the clients take 2 steps"):
+        assert shown in reply.stdout, shown
+
+
+def test_diagnose_refuses_methods_that_train_weights() -> None:
+    reply = fedrank("diagnose", "--preset", "digits-weights")
+    assert reply.returncode == 2
+    assert "method.name is 'fedavg', but only frl can be diagnosed" in reply.stderr

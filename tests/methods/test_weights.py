@@ -8,9 +8,11 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from fedrank.attacks import attack_named
 from fedrank.data import Federation
 from fedrank.engine import local_engine
-from fedrank.errors import BallotError, ConfigError, RunError, TrainingError
+from fedrank.errors import BallotError, ConfigError, ModelError, RunError, TrainingError
+from fedrank.experiment.adversary import Adversary
 from fedrank.experiment.rounds import RunSetup, Schedule, run_rounds
 from fedrank.methods import FedAvg, Method, SignSGD, TopK, WeightState
 from fedrank.methods.message import FRAME
@@ -233,3 +235,91 @@ def test_a_state_survives_packing(kind: type) -> None:
 def test_impossible_settings_are_refused(kind: type, options: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         small(kind, **options)
+
+
+def with_biases_and_batchnorm() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 40), nn.BatchNorm1d(40), nn.ReLU(), nn.Linear(40, 10))
+
+
+@pytest.mark.parametrize("kind", [FedAvg, TopK])
+def test_a_module_as_people_write_it_learns_without_settings(digits: Federation, kind: type) -> None:
+    torch.manual_seed(1)
+    *_, (_, last) = rounds_of(kind(with_biases_and_batchnorm(), seed=7), digits, Schedule(8, 10, 8))
+    assert last.evaluation is not None
+    assert last.evaluation.test_accuracy > 0.85
+
+
+def test_running_statistics_are_averaged(digits: Federation) -> None:
+    fedavg = FedAvg(with_biases_and_batchnorm(), seed=7)
+    state = fedavg.init()
+    each = [a_round(fedavg, digits, [client], state).weights for client in (3, 5)]
+    together = a_round(fedavg, digits, [3, 5], state)
+    mean, variance = (
+        dict(fedavg.model(together).named_buffers())[f"2.running_{name}"].numpy() for name in ("mean", "var")
+    )
+    one, other = (
+        dict(fedavg.model(WeightState(1, weights)).named_buffers())["2.running_mean"].numpy()
+        for weights in each
+    )
+    np.testing.assert_allclose(mean, (one + other) / 2, atol=1e-6)
+    assert np.abs(mean).max() > 0
+    assert (variance > 0).all()
+
+
+def test_signs_cannot_carry_running_statistics() -> None:
+    with pytest.raises(ModelError, match="2: signs cannot carry running statistics; use GroupNorm"):
+        SignSGD(with_biases_and_batchnorm(), seed=7)
+
+
+def test_a_module_needs_a_seed_and_a_supernetwork_has_one() -> None:
+    with pytest.raises(ConfigError, match=r"FedAvg\(module, seed=7\)"):
+        FedAvg(small_net())
+    with pytest.raises(ConfigError, match="has the seed 11 already"):
+        small(FedAvg, seed=7)
+
+
+def test_a_module_meets_robust_rules_and_attacks(digits: Federation) -> None:
+    method = FedAvg(with_biases_and_batchnorm(), seed=7, aggregator="multi-krum")
+    adversary = Adversary(attack_named("min-max"), frozenset(range(6)))
+    *_, (state, _) = rounds_of(method, digits, Schedule(2, 10, 2), adversary)
+    assert np.isfinite(state.weights).all()
+
+
+def test_weighted_clients_count_by_their_samples(digits: Federation) -> None:
+    weighted = small(FedAvg, weighted=True)
+    clients = list(RunSetup.of(weighted, digits, Schedule(1, 3)).select(0))
+    samples = [digits.clients[client].train.size for client in clients]
+    assert len(set(samples)) > 1
+    ((after, _),) = rounds_of(weighted, digits, Schedule(1, 3))
+    plain, state = small(FedAvg), weighted.init()
+    alone = [a_round(plain, digits, [client], state).weights for client in clients]
+    expected = sum(
+        count * weights.astype(np.float64) for count, weights in zip(samples, alone, strict=True)
+    ) / sum(samples)
+    np.testing.assert_allclose(after.weights, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_weighting_changes_no_message() -> None:
+    weighted, plain = small(FedAvg, weighted=True), small(FedAvg)
+    update = np.ones(plain.network.layout.size, np.float32)
+    received = plain.receive(plain.broadcast(plain.init()))
+    assert weighted.encode(received, update, 3) == plain.encode(received, update, 3)
+
+
+@pytest.mark.parametrize(
+    ("known", "complaint"), [(True, "needs a federation"), ({3: 10}, "how many samples client 5 has")]
+)
+def test_weights_that_nobody_knows_are_refused(known: object, complaint: str) -> None:
+    method = small(FedAvg, weighted=known)
+    state = method.init()
+    received = method.receive(method.broadcast(state))
+    collector = method.collector(received, {3, 5})
+    for client in (3, 5):
+        collector.add(client, method.encode(received, np.ones_like(state.weights), client))
+    with pytest.raises(ConfigError, match=complaint):
+        method.aggregate(state, collector)
+
+
+def test_robust_rules_cannot_be_weighted() -> None:
+    with pytest.raises(ConfigError, match="only the aggregator 'mean' can be weighted, got 'median'"):
+        small(FedAvg, aggregator="median", weighted=True)

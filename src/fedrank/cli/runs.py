@@ -28,7 +28,23 @@ from fedrank.cli.base import (
 from fedrank.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
+    from fedrank.experiment.config import Experiment
     from fedrank.experiment.rundir import RunDirectory
+
+ConfigArgument = Annotated[Path | None, typer.Argument(help="Configuration file (TOML).")]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        "-p",
+        help="A built-in configuration instead of a file.",
+        autocompletion=complete_preset,
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override a setting; repeatable."),
+]
 
 
 @app.command(rich_help_panel="Experiments")
@@ -65,20 +81,9 @@ def demo(
 
 @app.command(rich_help_panel="Experiments")
 def run(
-    config: Annotated[Path | None, typer.Argument(help="Configuration file (TOML).")] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            "--preset",
-            "-p",
-            help="A built-in configuration instead of a file.",
-            autocompletion=complete_preset,
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override a setting; repeatable."),
-    ] = None,
+    config: ConfigArgument = None,
+    preset: Preset = None,
+    settings: Settings = None,
     out_dir: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Run directory to create.", show_default="runs/NAME-DATE-TIME"),
@@ -95,17 +100,8 @@ def run(
 
     'fedrank show PRESET' prints all settings. Ctrl-C finishes the current round and saves.
     """
-    from fedrank.experiment.config import load_file, load_preset
-
     check_log(log)
-    if (config is None) == (preset is None):
-        raise ConfigError("expected either a TOML file or --preset; 'fedrank presets' lists the presets")
-    if preset is not None:
-        experiment = load_preset(preset, settings or ())
-    else:
-        assert config is not None
-        experiment = load_file(config, settings or ())
-
+    experiment = _experiment(config, preset, settings)
     from fedrank.data import default_data_dir
     from fedrank.engine import default_workers
     from fedrank.experiment.environment import describe
@@ -118,6 +114,41 @@ def run(
     setup = build_run(experiment, data_dir, device)
     directory = RunDirectory.create(path, experiment, describe(data_dir, workers, device))
     run_to_the_end(directory, setup, workers, device, log)
+
+
+def _experiment(config: Path | None, preset: str | None, settings: list[str] | None) -> Experiment:
+    """Return the configuration in a file or preset."""
+    from fedrank.experiment.config import load_file, load_preset
+
+    if preset is not None and config is None:
+        return load_preset(preset, settings or ())
+    if config is not None and preset is None:
+        return load_file(config, settings or ())
+    raise ConfigError("expected either a TOML file or --preset; 'fedrank presets' lists the presets")
+
+
+@app.command(rich_help_panel="Experiments")
+def diagnose(
+    config: ConfigArgument = None,
+    preset: Preset = None,
+    settings: Settings = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Show the layers, the inputs and the clients of an experiment before the first round, with warnings.
+
+    [bold]fedrank diagnose --preset digits --set network.keep=0.8[/]
+    """
+    experiment = _experiment(config, preset, settings)
+
+    from fedrank import diagnosis
+    from fedrank.data import default_data_dir
+    from fedrank.methods import FRL
+
+    setup = build_run(experiment, data_dir or default_data_dir(), "cpu")
+    if not isinstance(setup.method, FRL):
+        raise ConfigError(f"method.name is {experiment.method.name!r}, but only frl can be diagnosed")
+    found = diagnosis.diagnose(setup.method.network, setup.federation, setup.method.local)
+    out.print(found)
 
 
 @app.command(rich_help_panel="Experiments")

@@ -144,7 +144,9 @@ class Adversary:
         """Return the update that each malicious client sends, crafted from the clients' updates."""
         attack, method = self.attack, knowing(method, len(malicious))
         network = method.network
-        oracle = _laboratory(network, federation, self.clients) if attack.plans else None
+        oracle = None
+        if attack.plans and isinstance(network, Supernetwork):
+            oracle = _laboratory(network, federation, self.clients)
         space = space_of(method, received, oracle)
         vectors = attack.target is not Target.RANKINGS
 

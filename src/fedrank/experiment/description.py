@@ -28,7 +28,7 @@ from fedrank.experiment.config import Section
 from fedrank.experiment.records import first_problem
 from fedrank.experiment.rounds import Schedule
 from fedrank.methods import METHODS, Method
-from fedrank.nn import LocalTraining, Scores, Supernetwork, supernetwork
+from fedrank.nn import LocalTraining, Network, Scores, Supernetwork, supernetwork
 from fedrank.nn.rebuild import MissingModel, import_path, imported, model_from, structure_digest
 from fedrank.rank import Layout
 
@@ -228,7 +228,13 @@ def _data(federation: Federation) -> OwnData:
     )
 
 
-def _network(network: Supernetwork) -> OwnNetwork:
+def _network(network: Network) -> OwnNetwork:
+    if not isinstance(network, Supernetwork):
+        raise RunError(
+            "only runs of a supernetwork can be kept: the weights of a plain module do not follow from a "
+            "seed. Pass fedrank.supernetwork(...), or train without out and keep the state_dict of "
+            "run.subnetwork()"
+        )
     return OwnNetwork(
         source=import_path(type(network.skeleton)),
         structure=structure_digest(network.skeleton),

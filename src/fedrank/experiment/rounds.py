@@ -21,7 +21,7 @@ from fedrank.engine import Engine, EngineRound
 from fedrank.errors import ConfigError, ModelError, TooFewUpdatesError, TrainingError
 from fedrank.experiment.adversary import Adversary, divide
 from fedrank.experiment.metrics import Evaluation, evaluation, test_samples
-from fedrank.methods import Method, check_clients, knowing
+from fedrank.methods import Method, check_clients, knowing, weighing
 from fedrank.methods.measured import Panel, measured_method, measured_vote
 from fedrank.randomness import Purpose, keyed_generator
 
@@ -127,7 +127,7 @@ class RunSetup:
             adversary = adversary.among(federation, method.network.seed)
             adversary.check(federation, schedule.per_round)
             federation = adversary.poison(federation)
-        return cls(method, federation, schedule, adversary)
+        return cls(weighing(method, federation), federation, schedule, adversary)
 
     def select(self, round_number: int) -> tuple[int, ...]:
         """Draw the clients of a round."""

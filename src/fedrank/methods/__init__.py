@@ -1,6 +1,6 @@
 """Federated algorithms, each one file that reads like its pseudo-code."""
 
-from fedrank.methods.base import ClientUpdate, Collector, Method, State, check_clients, knowing
+from fedrank.methods.base import ClientUpdate, Collector, Method, State, check_clients, knowing, weighing
 from fedrank.methods.fedavg import FedAvg
 from fedrank.methods.frl import FRL, FRLState
 from fedrank.methods.signsgd import SignSGD
@@ -24,4 +24,5 @@ __all__ = [
     "WeightState",
     "check_clients",
     "knowing",
+    "weighing",
 ]

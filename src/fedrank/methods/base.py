@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from fedrank.data import Samples
+from fedrank.data import Federation, Samples
 from fedrank.errors import ConfigError
-from fedrank.nn import Supernetwork, Workspace
+from fedrank.nn import Network, Workspace
 
 
 class State(Protocol):
@@ -48,7 +48,7 @@ class Method(Protocol[S]):
     """
 
     @property
-    def network(self) -> Supernetwork: ...
+    def network(self) -> Network: ...
 
     def init(self) -> S:
         """Return the state before the first round."""
@@ -109,6 +109,17 @@ def check_settings(rate_decay: float, run: bytes) -> None:
         raise ConfigError(f"rate_decay must be more than 0 and at most 1, got {rate_decay}")
     if len(run) != 16:
         raise ConfigError(f"run must be 16 bytes that tell runs apart, got {len(run)}")
+
+
+def weighing(method: Method[S], federation: Federation) -> Method[S]:
+    """Return the method as it is for these clients: one that is `weighted` gets their numbers of samples.
+
+    Only a simulation knows them; a client would have to be believed.
+    """
+    if getattr(method, "weighted", False) is not True:
+        return method
+    samples = {int(client): federation.clients[client].train.size for client in federation.voters}
+    return replace(method, weighted=samples)  # type: ignore[type-var]
 
 
 def check_clients(method: Method[Any], clients: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from fedrank.nn import Workspace
 
 @dataclass(frozen=True)
 class FedAvg(WeightMethod):
-    """Federated averaging (McMahan et al., 2017); clients have equal weight regardless of data size.
+    """Federated averaging (McMahan et al., 2017).
 
     Parameters
     ----------
@@ -30,14 +30,25 @@ class FedAvg(WeightMethod):
         your own.
     assumed_malicious : how many malicious clients it assumes; by default, as in the paper, the actual
         number of the round, which only a simulation knows.
+    weighted : weigh clients by their numbers of training samples, as published; by default all weigh the
+        same. True takes the numbers from the federation; else give them, by client. Only for `mean`.
     """
 
     aggregator: str | Mapping[str, Any] | Aggregator | RuleFunction = "mean"
     assumed_malicious: AssumedMalicious = "actual"
+    weighted: bool | Mapping[int, int] = field(default=False, kw_only=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.rule
+    def __post_init__(self, seed: int | None) -> None:
+        super().__post_init__(seed)
+        rule = self.rule
+        if not isinstance(self.weighted, bool):
+            samples = {int(client): count for client, count in self.weighted.items()}
+            object.__setattr__(self, "weighted", samples)  # keys read from a file are strings
+        if self.weighted and rule.name != "mean":
+            raise ConfigError(
+                f"only the aggregator 'mean' can be weighted, got {rule.name!r}: "
+                "a robust rule gives all clients equal weight"
+            )
 
     @property
     def rule(self) -> Aggregator:
@@ -58,7 +69,21 @@ class FedAvg(WeightMethod):
         """Move the weights by the aggregate of the updates."""
         if self.rule.measures:
             raise ConfigError(f"the aggregator {self.rule.name!r} needs validators")
+        if self.weighted:
+            return moved(state, self._weighted_mean(collected.by_client))
         return moved(state, self.combine(collected.in_order(), state.round))
+
+    def _weighted_mean(self, updates: Mapping[int, Floats]) -> Floats:
+        if isinstance(self.weighted, bool):
+            raise ConfigError(
+                "weighted=True needs a federation to count samples in; give them: {client: samples}"
+            )
+        if missing := updates.keys() - self.weighted.keys():
+            raise ConfigError(f"weighted does not say how many samples client {min(missing)} has")
+        total = np.zeros(self.network.layout.size)
+        for client in sorted(updates):
+            total += self.weighted[client] * updates[client].astype(np.float64)
+        return np.asarray(total / sum(self.weighted[client] for client in updates), np.float32)
 
     @property
     def measuring(self) -> Measuring | None:

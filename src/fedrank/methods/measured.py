@@ -26,7 +26,7 @@ from fedrank.aggregators.measured import (
 from fedrank.ballots.candidates import NO_ANSWER, Inquiry, Measured, Stage
 from fedrank.errors import BallotError, TooFewUpdatesError
 from fedrank.methods.proposals import Proposals
-from fedrank.nn import Supernetwork
+from fedrank.nn import Network
 from fedrank.randomness import Purpose, keyed_generator
 
 Ask = Callable[[Stage, Mapping[int, bytes]], Mapping[int, bytes]]
@@ -47,7 +47,7 @@ class MeasuredMethod(Protocol):
     """A method whose updates validators measure."""
 
     @property
-    def network(self) -> Supernetwork: ...
+    def network(self) -> Network: ...
 
     @property
     def measuring(self) -> Measuring | None: ...

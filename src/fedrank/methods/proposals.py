@@ -24,7 +24,7 @@ from fedrank.ballots.candidates import (
 )
 from fedrank.data import Samples
 from fedrank.errors import BallotError
-from fedrank.nn import Scores, Supernetwork, Workspace, channels_last
+from fedrank.nn import Network, Scores, Supernetwork, Workspace, channels_last
 from fedrank.nn.weights import WeightNetwork
 from fedrank.rank import Layer, Ranking, reputation, top_count
 from fedrank.rank.ranking import argsort_totals
@@ -154,7 +154,7 @@ class WeightProposals:
     """Weights that some of a round's updates lead to."""
 
     def __init__(
-        self, network: Supernetwork, present: Floats, updates: Updates, edges: float, members: Matrix
+        self, network: Network, present: Floats, updates: Updates, edges: float, members: Matrix
     ) -> None:
         self.members = members
         self.weights = present
@@ -179,6 +179,7 @@ def rankings_report(question: bytes, inquiry: Inquiry, samples: Samples, workspa
     """Answer a question about masks."""
     asked = read_question(question, inquiry.run, inquiry.layout)
     network, tested = workspace.network, workspace.testing
+    assert isinstance(network, Supernetwork)
     size, weights = network.layout.size, network.weights
     changed = decode_flips(asked.present, size)
     if tested.holds != asked.present:  # all validators of a round are asked about the same model

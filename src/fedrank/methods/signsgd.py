@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.errors import BallotError, ConfigError, TooFewUpdatesError
+from fedrank.errors import BallotError, ConfigError, ModelError, TooFewUpdatesError
 from fedrank.methods.message import Content
 from fedrank.methods.weights import Floats, WeightMethod, WeightState, moved
+from fedrank.nn.plain import running_statistics
 
 
 class SignTally:
@@ -53,8 +54,14 @@ class SignSGD(WeightMethod):
 
     server_rate: float = 3e-3
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __post_init__(self, seed: int | None) -> None:
+        super().__post_init__(seed)
+        if statistic := next(running_statistics(self.network.skeleton), None):
+            layer = statistic[0].rpartition(".")[0] or "the model"
+            raise ModelError(
+                f"{layer}: signs cannot carry running statistics; "
+                "use GroupNorm instead of BatchNorm, or FedAvg, which averages them"
+            )
         if not self.server_rate > 0:
             raise ConfigError(f"server_rate is {self.server_rate}: it must be more than 0")
 

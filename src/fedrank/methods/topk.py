@@ -24,8 +24,8 @@ class TopK(FedAvg):
 
     share: float = 0.1
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __post_init__(self, seed: int | None) -> None:
+        super().__post_init__(seed)
         if not 0 < self.share <= 1:
             raise ConfigError(
                 f"share is {self.share}: TopK sends more than nothing and at most everything (1)"

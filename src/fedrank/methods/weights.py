@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,17 @@ from torch import nn
 from fedrank.aggregators import Aggregator
 from fedrank.aggregators.measured import Read
 from fedrank.data import Samples
-from fedrank.errors import BallotError, RunError
+from fedrank.errors import BallotError, ConfigError, RunError
 from fedrank.methods.base import ClientUpdate, check_settings
 from fedrank.methods.message import Content, Envelope, round_of
-from fedrank.nn import LocalTraining, Supernetwork, Workspace
+from fedrank.nn import LocalTraining, PlainNetwork, Workspace
 from fedrank.nn.weights import train_weights
 from fedrank.randomness import Purpose, keyed_generator
 from fedrank.rank import Layer
 
 Floats = NDArray[np.float32]
+WEIGHT_TRAINING = LocalTraining(learning_rate=0.05)
+"""How clients train weights by default: scores stand a rate of 0.4, weights do not."""
 
 
 @dataclass(frozen=True)
@@ -83,23 +85,31 @@ class UpdateStore:
 
 @dataclass(frozen=True)
 class WeightMethod:
-    """The part that does not differ. The weights begin as the supernetwork's; there is no mask.
+    """The part that does not differ. There is no mask.
 
     Parameters
     ----------
-    network : the network whose weights are trained.
+    network : a supernetwork, whose frozen weights are the initial ones, or any module, with its own weights.
     local : how a client trains; the learning rate is that of the first round.
     rate_decay : what the learning rate is multiplied by after every round.
     run : 16 bytes that tell runs apart.
+    seed : for a module: determines the clients of each round and the order of their samples.
     """
 
-    network: Supernetwork
-    local: LocalTraining = field(default_factory=LocalTraining)
+    network: Any  # a Network; a module that is given becomes one
+    local: LocalTraining = WEIGHT_TRAINING
     rate_decay: float = 0.999
     run: bytes = bytes(16)
+    seed: InitVar[int | None] = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, seed: int | None) -> None:
         check_settings(self.rate_decay, self.run)
+        if isinstance(self.network, nn.Module):
+            if seed is None:
+                raise ConfigError(f"a module needs a seed: {type(self).__name__}(module, seed=7)")
+            object.__setattr__(self, "network", PlainNetwork.of(self.network, seed))
+        elif seed is not None:
+            raise ConfigError(f"the network has the seed {self.network.seed} already; give no other")
 
     def init(self) -> WeightState:
         """Return the weights that follow from the seed."""
@@ -134,7 +144,8 @@ class WeightMethod:
 
     def model(self, state: WeightState) -> nn.Module:
         """Return the network with the global weights."""
-        return self.network.with_weights(state.weights)
+        model: nn.Module = self.network.with_weights(state.weights)
+        return model
 
     def pack(self, state: WeightState) -> dict[str, NDArray[Any]]:
         """Return the state as arrays for a checkpoint."""

@@ -1,9 +1,11 @@
 """Supernetworks: model conversion, initial weights and scores, edge-popup, the paper's networks."""
 
+from fedrank.nn.base import Network
 from fedrank.nn.convert import supernetwork
 from fedrank.nn.masked import MaskedNetwork
 from fedrank.nn.memory_format import channels_last
 from fedrank.nn.networks import NETWORKS, ConvNet, LeNet
+from fedrank.nn.plain import PlainNetwork
 from fedrank.nn.supernet import Scores, Supernetwork
 from fedrank.nn.training import LocalTraining, Trained, edge_popup
 from fedrank.nn.workspace import Workspace
@@ -14,6 +16,8 @@ __all__ = [
     "LeNet",
     "LocalTraining",
     "MaskedNetwork",
+    "Network",
+    "PlainNetwork",
     "Scores",
     "Supernetwork",
     "Trained",

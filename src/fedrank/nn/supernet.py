@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import enum
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from fedrank.errors import ModelError
+from fedrank.nn.base import assembled, check_seed
 from fedrank.nn.init import WEIGHT_INITIALIZERS, initial_scores, initial_weights
 from fedrank.parameters import did_you_mean
 from fedrank.rank import Layout, Ranking, assign_scores, rank, top_mask
@@ -58,8 +57,7 @@ class Supernetwork:
             raise ModelError("keep must be more than 0: without edges, every output is 0")
         if not 0 < self.keep <= 1:
             raise ModelError(f"keep must be more than 0 and at most 1, got {self.keep}")
-        if not isinstance(self.seed, int | np.integer) or not 0 <= self.seed < 2**32:
-            raise ModelError(f"seed must be a whole number from 0 to {2**32 - 1} (32 bits), got {self.seed}")
+        check_seed(self.seed)
         if self.weights_from not in WEIGHT_INITIALIZERS:
             hint = did_you_mean(self.weights_from, WEIGHT_INITIALIZERS)
             raise ModelError(f"unknown weights {self.weights_from!r}{hint}")
@@ -117,9 +115,4 @@ class Supernetwork:
 
     def with_weights(self, weights: NDArray[np.float32]) -> nn.Module:
         """Return the model with these weights as an ordinary module, in evaluation mode."""
-        module = copy.deepcopy(self.skeleton)
-        flat = torch.from_numpy(weights)
-        parameters = dict(module.named_parameters())
-        for layer in self.layout:
-            parameters[layer.name].data = flat[layer.edges].view(layer.shape).clone()
-        return module.requires_grad_(False).eval()
+        return assembled(self.skeleton, self.layout, weights)

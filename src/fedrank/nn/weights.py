@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from fedrank.nn.base import Network, tensors_of
 from fedrank.nn.memory_format import lay_out_for_speed
-from fedrank.nn.supernet import Supernetwork
 from fedrank.nn.training import LocalTraining, Samples, cosine
 
 
@@ -25,19 +26,24 @@ class TrainedWeights:
 
 
 class WeightNetwork:
-    """A network's module whose parameters are views into one flat tensor, in layout order."""
+    """A network's module whose trained tensors are views into one flat tensor, in layout order."""
 
-    def __init__(self, network: Supernetwork, device: torch.device) -> None:
+    def __init__(self, network: Network, device: torch.device) -> None:
         self.device = device
         self.holds = b""
         self.module = copy.deepcopy(network.skeleton).to(device).train()
         self.flat = torch.empty(network.layout.size, device=device)
+        self.batch_norms = [part for part in self.module.modules() if isinstance(part, _BatchNorm)]
+        tensors, in_layout = tensors_of(self.module), {layer.name for layer in network.layout}
+        for layer in network.layout:
+            tensors[layer.name].data = self.flat[layer.edges].view(layer.shape)
         named = dict(self.module.named_parameters())
-        self.parameters = [named[layer.name] for layer in network.layout]
-        for layer, parameter in zip(network.layout, self.parameters, strict=True):
-            parameter.data = self.flat[layer.edges].view(layer.shape)
-            parameter.requires_grad_(True)
-        self.initial_buffers = {name: value.clone() for name, value in self.module.named_buffers()}
+        self.parameters = [
+            named[layer.name].requires_grad_(True) for layer in network.layout if layer.name in named
+        ]
+        self.initial_buffers = {
+            name: value.clone() for name, value in self.module.named_buffers() if name not in in_layout
+        }
         lay_out_for_speed(self.module)
 
     def begin(self, weights: NDArray[np.float32], holds: bytes = b"") -> None:
@@ -52,7 +58,9 @@ class WeightNetwork:
             setattr(self.module.get_submodule(owner), leaf, value.clone())
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Run the network."""
+        """Run the network. A single sample has no batch statistics: it is normalized by the running ones."""
+        for norm in self.batch_norms:
+            norm.train(self.module.training and len(inputs) > 1)
         logits: Tensor = self.module(inputs)
         return logits
 

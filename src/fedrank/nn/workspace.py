@@ -6,6 +6,7 @@ from functools import cached_property
 
 import torch
 
+from fedrank.nn.base import Network
 from fedrank.nn.masked import MaskedNetwork
 from fedrank.nn.supernet import Supernetwork
 from fedrank.nn.weights import WeightNetwork
@@ -14,13 +15,14 @@ from fedrank.nn.weights import WeightNetwork
 class Workspace:
     """A worker's networks on its device, created on first use and shared by all its clients."""
 
-    def __init__(self, network: Supernetwork, device: str | torch.device = "cpu") -> None:
+    def __init__(self, network: Network, device: str | torch.device = "cpu") -> None:
         self.network = network
         self.device = torch.device(device)
 
     @cached_property
     def masked(self) -> MaskedNetwork:
         """The network for training scores."""
+        assert isinstance(self.network, Supernetwork)
         return MaskedNetwork(self.network, self.device)
 
     @cached_property
