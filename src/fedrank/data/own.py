@@ -116,6 +116,8 @@ def _clients_in_column(dataset: Any, column: str, columns: Columns) -> tuple[tup
         )
     check_column(dataset, column, "")
     owners = list(_owners(dataset, column))
+    if not owners:
+        raise DataError("there are no clients")
     names = tuple(dict.fromkeys(owners))
     check_names(names)
     numbers = {name: number for number, name in enumerate(names)}
