@@ -1,9 +1,17 @@
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 from torch import nn
 
 import fedrank
+from fedrank.aggregators import RULES, Aggregator
+from fedrank.attacks import View
 from fedrank.data import Federation
+from fedrank.engine import suitable_workers
+from fedrank.experiment.adversary import draw_malicious
+from fedrank.nn import LeNet
 
 MODEL = nn.Sequential(nn.Flatten(), nn.Linear(64, 10, bias=False))
 
@@ -57,3 +65,145 @@ def test_a_callback_hears_of_every_round():
     )
     assert heard == list(run.history)
     assert [played.number for played in heard] == [1, 2, 3]
+
+
+def net(seed: int = 1) -> fedrank.Supernetwork:
+    return fedrank.supernetwork(MODEL, seed=seed)
+
+
+def quick(digits: Federation, method: object, **options: object) -> fedrank.Run:
+    settings = {"rounds": 1, "per_round": 6, "workers": 1, "progress": False, **options}
+    return fedrank.train(method, digits, **settings)  # type: ignore[arg-type]
+
+
+def push(view: View, *, scale: float = 2.0) -> np.ndarray:
+    return -scale * np.mean(view.own, axis=0)
+
+
+@pytest.mark.parametrize("method", [fedrank.FRL, fedrank.FedAvg])
+def test_a_function_is_an_attack_on_any_method(digits: Federation, method: type) -> None:
+    local = fedrank.LocalTraining(epochs=1, learning_rate=0.01)
+    adversary = fedrank.Adversary(push, share=0.3, params={"scale": 3.0})
+    run = quick(digits, method(net(), local), adversary=adversary)
+    drawn = draw_malicious(digits, 0.3, 1)
+    (done,) = run.history
+    assert set(done.malicious) == drawn & set(done.clients)
+    named = fedrank.Adversary(push, clients=drawn, params={"scale": 3.0})
+    again = quick(digits, method(net(), local), adversary=named)
+    assert run.method.pack(run.state).keys() == again.method.pack(again.state).keys()
+    for name, array in run.method.pack(run.state).items():
+        assert np.array_equal(array, again.method.pack(again.state)[name])
+
+
+def test_a_function_is_a_rule_and_votes_as_a_registered_one_does(digits: Federation) -> None:
+    def middle(updates: np.ndarray, malicious: int) -> np.ndarray:
+        return np.median(updates, axis=0)
+
+    own, registered = (
+        quick(digits, fedrank.FRL(net(), vote=vote)).state.ranking for vote in (middle, "median")
+    )
+    assert np.array_equal(own, registered)
+    assert Aggregator.of(RULES["median"].function) == Aggregator("median")
+
+
+def test_two_functions_of_the_same_name_are_two_rules() -> None:
+    def scaled(factor: float) -> Callable[..., np.ndarray]:
+        def rule(updates: np.ndarray, malicious: int) -> np.ndarray:
+            return factor * updates.mean(axis=0)
+
+        return rule
+
+    once, twice = (Aggregator.of(scaled(factor)) for factor in (1.0, 2.0))
+    updates = np.ones((3, 4))
+    assert [rule(updates, 0, np.random.default_rng(0))[0] for rule in (once, twice)] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("returned", "complaint"),
+    [
+        (lambda updates: updates[0][:-1], r"returned float64 of shape"),
+        (lambda updates: updates[0] * np.nan, "returned NaN"),
+        (lambda updates: updates[0] + np.inf, "returned infinity"),
+        (lambda updates: updates[99], "failed: IndexError"),
+    ],
+)
+def test_a_broken_rule_is_named(digits: Federation, returned: Callable, complaint: str) -> None:
+    def broken_rule(updates: np.ndarray, malicious: int) -> np.ndarray:
+        return returned(updates)
+
+    with pytest.raises(fedrank.FedrankError, match=f"the aggregator 'broken_rule' .*{complaint}"):
+        quick(digits, fedrank.FRL(net(), vote=broken_rule))
+
+
+def test_a_broken_attack_is_named(digits: Federation) -> None:
+    def broken_attack(view: View) -> np.ndarray:
+        raise KeyError("scale")
+
+    adversary = fedrank.Adversary(broken_attack, clients=range(10), redraw=False)
+    with pytest.raises(
+        fedrank.FedrankError, match=r"the attack 'broken_attack' .* failed: KeyError: 'scale'"
+    ):
+        quick(digits, fedrank.FRL(net()), adversary=adversary, per_round=20)
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: fedrank.Adversary("mirror"), "needs either clients or a share"),
+        (lambda: fedrank.Adversary("mirror", {1}, share=0.2), "needs either clients or a share"),
+        (lambda: fedrank.Adversary("mirror", share=20), "share must be more than 0 and less than 1, got 20"),
+        (lambda: fedrank.Adversary("mirro", {1}), "did you mean 'mirror'"),
+        (lambda: fedrank.Adversary(7, {1}), "expected an attack, its name or a function, got 7"),
+        (lambda: fedrank.Adversary(push, {1}, params={"scall": 1.0}), "did you mean 'scale'"),
+        (lambda: fedrank.Adversary(push, {1}, lies="pull"), "lies must be 'push' or 'stall', got 'pull'"),
+        (lambda: fedrank.FRL(net(), vote=7), "expected an aggregator's name, a table or a function, got 7"),
+        (lambda: fedrank.FRL(net(), rate_decay=1.1), "rate_decay must be more than 0 and at most 1, got 1.1"),
+        (lambda: fedrank.FedAvg(net(), run=b"mine"), "run must be 16 bytes"),
+        (lambda: fedrank.LocalTraining(epochs=0), "epochs must be at least 1, got 0"),
+        (lambda: fedrank.LocalTraining(learning_rate=-1), "learning_rate must be more than 0, got -1"),
+        (lambda: fedrank.LocalTraining(learning_rate=float("nan")), "learning_rate must be more than 0"),
+        (lambda: fedrank.LocalTraining(momentum=1), "momentum must be at least 0 and below 1, got 1"),
+        (lambda: fedrank.LocalTraining(batch_size=0), "batch_size must be at least 1, got 0"),
+        (lambda: net(seed=None), "seed must be a whole number .*, got None"),
+        (lambda: net(seed=1.5), "seed must be a whole number .*, got 1.5"),
+        (lambda: fedrank.supernetwork(MODEL, seed=1, keep=1.5), "keep must be more than 0 and at most 1"),
+    ],
+)
+def test_arguments_are_checked_where_they_are_given(make: Callable, complaint: str) -> None:
+    with pytest.raises(fedrank.FedrankError, match=complaint):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"adversary": ("scaled", {1})}, "the attack 'scaled' targets weights, but FRL sends rankings"),
+        ({"adversary": ("mirror", {1, 99})}, "malicious client 99 does not exist; there are 0 to 29"),
+        ({"device": "abacus"}, "the device 'abacus' is not available"),
+        ({"workers": 0}, "workers must be at least 1, got 0"),
+    ],
+)
+def test_what_the_command_line_checks_is_checked(
+    digits: Federation, tmp_path: Path, options: dict, complaint: str
+) -> None:
+    if "adversary" in options:
+        options = {"adversary": fedrank.Adversary(*options["adversary"])}
+    with pytest.raises(fedrank.FedrankError, match=complaint):
+        quick(digits, fedrank.FRL(net()), out=tmp_path / "mine", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_share_that_is_nobody_is_refused(digits: Federation) -> None:
+    with pytest.raises(fedrank.FedrankError, match=r"a share of 0\.01 of 30 clients is not one client"):
+        quick(digits, fedrank.FRL(net()), adversary=fedrank.Adversary("mirror", share=0.01))
+
+
+def test_workers_are_started_for_work_that_is_worth_it(
+    digits: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedrank.engine.sizing.default_workers", lambda: 8)
+    small = fedrank.FRL(net())
+    assert suitable_workers(small, digits, per_round=10, rounds=10) == 1
+    assert suitable_workers(small, digits, per_round=10, rounds=10_000) == 8
+    large = fedrank.FRL(fedrank.supernetwork(LeNet(side=8), seed=1))
+    assert suitable_workers(large, digits, per_round=10, rounds=100) == 8
