@@ -59,7 +59,9 @@ def crowd() -> Federation:
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
-    return split(images.reshape(-1, 1, 8, 8) / 16, labels, clients=50, by=Dirichlet(1.0), seed=7)
+    return split(
+        images.reshape(-1, 1, 8, 8) / 16, labels, clients=50, by=Dirichlet(1.0), seed=7, preprocess=None
+    )
 
 
 def described(words: str) -> Attack:
