@@ -18,17 +18,6 @@ def relu_layers(depth: int, width: int = 64) -> nn.Module:
     return nn.Sequential(*layers, nn.Linear(width, 10, bias=False))
 
 
-def depthwise() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 64, 3, bias=False),
-        nn.ReLU(),
-        nn.Conv2d(64, 64, 3, groups=64, bias=False),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(1024, 10, bias=False),
-    )
-
-
 def diagnosed(clients: Federation, model: nn.Module = GOOD, **local: int) -> fedrank.Diagnosis:
     return fedrank.diagnose(fedrank.supernetwork(model, seed=1), clients, fedrank.LocalTraining(**local))
 
@@ -59,7 +48,6 @@ def test_a_network_and_data_that_suit_each_other_cause_no_warning(digits: Federa
         (GOOD, lambda x: x * 1000, {}, "the signal explodes"),
         (relu_layers(8), lambda x: x, {}, "the signal is weak"),
         (relu_layers(0, 20), lambda x: x, {}, "only 1,480 edges"),
-        (depthwise(), lambda x: x, {}, "2.weight: grouped convolutions"),
     ],
 )
 def test_each_obstacle_has_one_warning(digits, model, change, local, warning) -> None:  # type: ignore[no-untyped-def]

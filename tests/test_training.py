@@ -178,7 +178,7 @@ def test_arguments_are_checked_where_they_are_given(make: Callable, complaint: s
     ("options", "complaint"),
     [
         ({"adversary": ("scaled", {1})}, "the attack 'scaled' targets weights, but FRL sends rankings"),
-        ({"adversary": ("mirror", {1, 99})}, "malicious client 99 does not exist; there are 0 to 29"),
+        ({"adversary": ("mirror", {1, 99})}, "unknown client 99: the numbers end with 29"),
         ({"device": "abacus"}, "the device 'abacus' is not available"),
         ({"workers": 0}, "workers must be at least 1, got 0"),
     ],
