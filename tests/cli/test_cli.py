@@ -253,7 +253,7 @@ def test_a_real_write_error_stops_the_run_and_keeps_the_checkpoint(finished: Pat
         ),
         (
             ["run", "--preset", "digits", "--set", "data.partition=iid", "--set", "data.clients=900"],
-            "no client has test samples",
+            "there are no test samples",
         ),
         (["run", "--preset", "digits", "--device", "abacus"], "--device abacus is not available"),
         (["run", "--preset", "mnist", "--data-dir", "nowhere"], "fedrank data get mnist"),

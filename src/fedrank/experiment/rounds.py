@@ -95,7 +95,7 @@ class Schedule:
                 raise ConfigError(f"{name} must be at least 1, got {value}")
         if federation.test.size == 0:
             raise ConfigError(
-                "there are no test samples: pass test=..., or use fewer clients or a larger test_share"
+                "there are no test samples: use fewer clients, a larger test_share, or a global test set"
             )
         voters = federation.voters.size
         if not 1 <= self.per_round <= voters:
