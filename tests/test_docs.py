@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,16 @@ def names(found: list[tuple[str, str]]) -> list[str]:
     return [f"{page}-{number}" for number, (page, _) in enumerate(found)]
 
 
-@pytest.mark.parametrize(("page", "code"), blocks("python"), ids=names(blocks("python")))
+def python_blocks() -> list[Any]:
+    """Return all examples in Python; those of the README run in the ordinary loop."""
+    found = blocks("python")
+    return [
+        pytest.param(page, code, id=name, marks=[] if page == "README.md" else pytest.mark.slow)
+        for (page, code), name in zip(found, names(found), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("page", "code"), python_blocks())
 def test_python_block_runs(page: str, code: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(code)
