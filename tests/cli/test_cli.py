@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from fedrank.cli import main
+from fedrank.experiment.rundir import RunDirectory
 from tests.support.command_line import command, fedrank
 
 SMALL = ["--preset", "digits"]
@@ -148,6 +149,39 @@ def test_resuming_a_finished_run_changes_nothing(finished: Path) -> None:
     assert reply.returncode == 0
     assert "all 4 rounds are done" in reply.stdout
     assert {entry.name: entry.read_bytes() for entry in finished.iterdir()} == before
+
+
+def test_resuming_a_finished_run_checks_it_and_writes_a_missing_report(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "my copy"
+    shutil.copytree(finished, path)
+    (path / "report.html").unlink()
+    monkeypatch.setattr(sys, "argv", ["fedrank", "resume", str(path)])
+    with pytest.raises(SystemExit):
+        main()
+    assert "all 4 rounds are done" in capsys.readouterr().out
+    assert "accuracy" in (path / "report.html").read_text()
+    (path / "checkpoint.npz").write_bytes(checkpoint(path)[:1000])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "checkpoint is damaged" in capsys.readouterr().err
+
+
+def test_a_second_resume_of_a_busy_run_starts_no_workers(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "busy"
+    shutil.copytree(finished, path)
+    config = path / "config.toml"
+    config.write_text(config.read_text().replace("rounds = 4", "rounds = 5"))
+    monkeypatch.setattr("fedrank.experiment.runner.local_engine", None)
+    monkeypatch.setattr(sys, "argv", ["fedrank", "resume", str(path)])
+    with RunDirectory.open(path).locked(), pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "another process is working on this run" in capsys.readouterr().err
 
 
 def test_a_finished_run_can_be_prolonged(finished: Path, tmp_path: Path) -> None:
