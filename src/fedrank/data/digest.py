@@ -10,7 +10,7 @@ from fedrank.data.federation import Federation
 
 
 def data_digest(federation: Federation) -> str:
-    """Return a digest of all samples, their preprocessing, and who has which of them.
+    """Return a digest of all samples, their preprocessing, and who has which of them, by name.
 
     >>> from fedrank.data import IID, split
     >>> deal = lambda seed: split(np.eye(9), np.arange(9), by=IID(), clients=3, seed=seed)
@@ -18,7 +18,7 @@ def data_digest(federation: Federation) -> str:
     (True, False)
     """
     dataset = federation.dataset
-    digest = hashlib.sha256(f"{dataset.preprocess} {dataset.classes}".encode())
+    digest = hashlib.sha256(f"{dataset.preprocess} {dataset.classes} {federation.names}".encode())
     shares = [part for client in federation.clients for part in (client.train, client.test)]
     for array in (dataset.inputs, dataset.labels, *shares, federation.test):
         plain = np.ascontiguousarray(array)
