@@ -41,6 +41,16 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
+    def flat(self) -> dict[str, Any]:
+        """Return all settings by their full names, such as local.epochs."""
+        found: dict[str, Any] = {}
+        for key, value in self.model_dump().items():
+            if isinstance(value, dict):
+                found |= {f"{key}.{inner}": setting for inner, setting in value.items()}
+            else:
+                found[key] = value
+        return found
+
 
 class DataSection(Section):
     """The data set, and its partition among the clients."""
@@ -267,16 +277,6 @@ class Experiment(Section):
         values["method"] = former_method(values["method"])
         values["attack"] = former_attack(values["attack"])
         return hashlib.sha256(to_json(values)).hexdigest()
-
-    def flat(self) -> dict[str, Any]:
-        """Return all settings by their full names, such as local.epochs."""
-        found: dict[str, Any] = {}
-        for key, value in self.model_dump().items():
-            if isinstance(value, dict):
-                found |= {f"{key}.{inner}": setting for inner, setting in value.items()}
-            else:
-                found[key] = value
-        return found
 
     def to_toml(self) -> str:
         """Return the whole configuration as TOML."""

@@ -143,22 +143,13 @@ class Description(Section):
 
     def flat(self) -> dict[str, Any]:
         """Return all settings that people may want to read, by their full names, such as local.epochs."""
-        shown = self._flat()
+        shown = super().flat()
         layers: dict[str, list[int]] = shown.pop("network.layers")
         del shown["network.structure"], shown["attack.clients"]
         return shown | {"network.edges": sum(map(math.prod, layers.values()))}
 
-    def _flat(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in self.model_dump().items():
-            if isinstance(value, dict):
-                found |= {f"{key}.{inner}": setting for inner, setting in value.items()}
-            else:
-                found[key] = value
-        return found
-
     def _binding(self) -> dict[str, Any]:
-        return {key: value for key, value in self._flat().items() if key not in FREE}
+        return {key: value for key, value in super().flat().items() if key not in FREE}
 
     def fingerprint(self) -> str:
         """Return a digest of all that determines the result of a round."""
