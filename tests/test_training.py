@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -207,3 +208,20 @@ def test_workers_are_started_for_work_that_is_worth_it(
     assert suitable_workers(small, digits, per_round=10, rounds=10_000) == 8
     large = fedrank.FRL(fedrank.supernetwork(LeNet(side=8), seed=1))
     assert suitable_workers(large, digits, per_round=10, rounds=100) == 8
+
+
+def test_a_model_that_is_no_supernetwork_is_refused(digits: Federation) -> None:
+    for use in (fedrank.FRL, lambda model: fedrank.diagnose(model, digits)):
+        with pytest.raises(fedrank.FedrankError, match="expected a supernetwork, got Linear"):
+            use(nn.Linear(64, 10, bias=False))
+
+
+def test_clients_that_are_no_federation_are_refused() -> None:
+    net = fedrank.supernetwork(nn.Linear(2, 2, bias=False), seed=1)
+    clients: Any = [([[0.0, 1.0]], [0])]
+    for use in (
+        lambda: fedrank.train(fedrank.FRL(net), clients, rounds=1, per_round=1),
+        lambda: fedrank.diagnose(net, clients),
+    ):
+        with pytest.raises(fedrank.FedrankError, match="expected a federation of clients, got list"):
+            use()

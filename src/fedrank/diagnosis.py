@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from rich.console import Console, Group
 from rich.text import Text
 
-from fedrank.data import Federation, Samples
+from fedrank.data import Federation, Samples, check_federation
 from fedrank.errors import DataError, FedrankWarning, ModelError
 from fedrank.experiment.rounds import check_fit
 from fedrank.methods import FRL, Method
-from fedrank.nn import LocalTraining, Supernetwork
+from fedrank.nn import LocalTraining, Supernetwork, check_supernetwork
 from fedrank.nn.signals import LayerSignal, layer_signals
 from fedrank.report.text_table import TextTable
 from fedrank.report.words import plural
@@ -137,6 +137,8 @@ def diagnose(net: Supernetwork, clients: Federation, local: LocalTraining | None
     clients : the data of the clients.
     local : how a client trains, to count its steps; by default as FRL does.
     """
+    check_supernetwork(net)
+    check_federation(clients)
     local = local or LocalTraining()
     if clients.voters.size == 0:
         raise DataError("no client has training data")

@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 
 from fedrank.callbacks import Callback
-from fedrank.data import Federation
+from fedrank.data import Federation, check_federation
 from fedrank.diagnosis import warn
 from fedrank.engine import local_engine, suitable_workers, unavailable
 from fedrank.errors import ConfigError, ModelError, RunError
@@ -68,6 +68,7 @@ def train(
     was interrupted.
     """
     _check_machine(workers, device)
+    check_federation(clients)
     schedule = Schedule(rounds, per_round, evaluate_every)
     setup = RunSetup.of(method, clients, schedule, adversary)
     start = method.init()

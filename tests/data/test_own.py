@@ -320,6 +320,12 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(
     assert len(str(caught.value)) < 300
 
 
+def test_columns_without_a_data_set_that_has_some_are_refused() -> None:
+    own = ([[0.5], [1.5]], [0, 1])
+    with pytest.raises(DataError, match="name columns, but no data set here is one of Hugging Face"):
+        fedrank.federation({"north": own}, test=own, inputs="image", labels="label")
+
+
 def test_a_federation_is_short_to_look_at() -> None:
     clients = fedrank.federation({f"<b>{name}</b>": data for name, data in CLIENTS.items()})
     assert repr(clients) == (

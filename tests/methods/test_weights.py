@@ -320,6 +320,12 @@ def test_weights_that_nobody_knows_are_refused(known: object, complaint: str) ->
         method.aggregate(state, collector)
 
 
+@pytest.mark.parametrize("count", [0, -1])
+def test_weights_of_clients_must_be_positive(count: int) -> None:
+    with pytest.raises(ConfigError, match=f"weighted must be more than 0 for each client, got 3: {count}"):
+        small(FedAvg, weighted={2: 5, 3: count})
+
+
 def test_robust_rules_cannot_be_weighted() -> None:
     with pytest.raises(ConfigError, match="only the aggregator 'mean' can be weighted, got 'median'"):
         small(FedAvg, aggregator="median", weighted=True)

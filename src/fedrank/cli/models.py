@@ -32,8 +32,7 @@ def export(
     """Export the model of a run.
 
     A state dict fits the network of the same name in fedrank.nn.NETWORKS, or your own model.
-    An ONNX model includes the
-    preprocessing: it takes raw pixel values, such as 0 to 255.
+    An ONNX model includes the preprocessing: it takes raw pixel values, such as 0 to 255.
     """
     from fedrank.errors import ConfigError, RunError
     from fedrank.experiment.rundir import RunDirectory

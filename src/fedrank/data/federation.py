@@ -191,6 +191,15 @@ class Federation:
         return self.dataset.select(self.clients[self.number_of(client)].test)
 
 
+def check_federation(clients: object) -> None:
+    """Raise DataError for clients that have not been made a federation."""
+    if not isinstance(clients, Federation):
+        raise DataError(
+            f"expected a federation of clients, got {type(clients).__name__}: make one with "
+            "fedrank.federation(...) or fedrank.split(...)"
+        )
+
+
 def check_names(names: Sequence[Any]) -> None:
     """Raise DataError unless all clients have different names that are no numbers."""
     for name in names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,8 @@ def federation(
     """
     check_options(seed, test_share, preprocess)
     columns = Columns(inputs, labels)
+    if (inputs or labels) and not _has_columns([clients, test]):
+        raise DataError("inputs=... and labels=... name columns, but no data set here is one of Hugging Face")
     if client is None:
         names, parts = _listed_clients(clients, columns)
     else:
@@ -83,6 +85,17 @@ def federation(
     )
     tested = shares[-1] if shared else np.sort(np.concatenate([member.test for member in members]))
     return preprocessed(Federation(dataset, members, tested, names=names), preprocess)
+
+
+def _has_columns(given: Iterable[Any]) -> bool:
+    """Return whether some data has columns, or may have: what a function returns is not known yet."""
+    for data in given:
+        if isinstance(data, Mapping | list):
+            if _has_columns(data.values() if isinstance(data, Mapping) else data):
+                return True
+        elif is_hugging_face(data) or callable(data):
+            return True
+    return False
 
 
 def _listed_clients(clients: Any, columns: Columns) -> tuple[tuple[str, ...], list[Part]]:

@@ -43,6 +43,9 @@ class FedAvg(WeightMethod):
         rule = self.rule
         if not isinstance(self.weighted, bool):
             samples = {int(client): count for client, count in self.weighted.items()}
+            for client, count in samples.items():
+                if not count > 0:
+                    raise ConfigError(f"weighted must be more than 0 for each client, got {client}: {count}")
             object.__setattr__(self, "weighted", samples)  # keys read from a file are strings
         if self.weighted and rule.name != "mean":
             raise ConfigError(

@@ -20,7 +20,7 @@ from fedrank.errors import BallotError, ConfigError, RunError
 from fedrank.methods.base import ClientUpdate, check_settings
 from fedrank.methods.proposals import Proposals, RankingProposals, rankings_report
 from fedrank.methods.votes import Ballots, robust_vote
-from fedrank.nn import LocalTraining, Supernetwork, Workspace, edge_popup
+from fedrank.nn import LocalTraining, Supernetwork, Workspace, check_supernetwork, edge_popup
 from fedrank.rank import Ranking, check_ranking
 
 BORDA = "borda"
@@ -73,6 +73,7 @@ class FRL:
     memory: int = 2**30
 
     def __post_init__(self) -> None:
+        check_supernetwork(self.network)
         _ = self.rule
         check_settings(self.rate_decay, self.run)
         BallotFormat.parse(self.ballots)

@@ -6,7 +6,7 @@ from fedrank.nn.masked import MaskedNetwork
 from fedrank.nn.memory_format import channels_last
 from fedrank.nn.networks import NETWORKS, ConvNet, LeNet
 from fedrank.nn.plain import PlainNetwork
-from fedrank.nn.supernet import Scores, Supernetwork
+from fedrank.nn.supernet import Scores, Supernetwork, check_supernetwork
 from fedrank.nn.training import LocalTraining, Trained, edge_popup
 from fedrank.nn.workspace import Workspace
 
@@ -23,6 +23,7 @@ __all__ = [
     "Trained",
     "Workspace",
     "channels_last",
+    "check_supernetwork",
     "edge_popup",
     "supernetwork",
 ]

@@ -116,3 +116,11 @@ class Supernetwork:
     def with_weights(self, weights: NDArray[np.float32]) -> nn.Module:
         """Return the model with these weights as an ordinary module, in evaluation mode."""
         return assembled(self.skeleton, self.layout, weights)
+
+
+def check_supernetwork(network: object) -> None:
+    """Raise ModelError for a model that has not been made a supernetwork."""
+    if not isinstance(network, Supernetwork):
+        raise ModelError(
+            f"expected a supernetwork, got {type(network).__name__}: pass fedrank.supernetwork(model, seed=7)"
+        )
