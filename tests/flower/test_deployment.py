@@ -101,7 +101,9 @@ def test_a_deployed_run_with_tls_and_keys_ends_in_the_same_bytes_and_strangers_a
 
 
 FAULTS = ("none", "dies", "hang", "late", "crash", "garbage", "replay")
-DEADLINE = 30.0
+DEADLINE = 75.0
+"""Each answer takes a new process that imports torch, seven at a time: a slow machine needs most of this."""
+NO_REPLY = f"did not reply within {DEADLINE:g} seconds"
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +123,7 @@ def faulty_run(tmp_path_factory):
         doomed = folder / f"node-{FAULTS.index('dies')}.log"
         wait_until(lambda: "Receiving: train message" in doomed.read_text())
         deployment.kill(f"node-{FAULTS.index('dies')}")
-        status = deployment.wait_for(run_id, 300)
+        status = deployment.wait_for(run_id, 600)
         log = (folder / f"{run_id}.log").read_text()
     assert status == "finished:completed", log
     return metrics_of(folder / "run"), log
@@ -145,13 +147,13 @@ def test_a_client_that_is_killed_costs_its_own_vote(faulty_run):
 
 
 def test_a_client_that_hangs_does_not_hold_up_the_round(faulty_run):
-    assert refusals(faulty_run, "hang") == ["did not reply within 30 seconds"] * 2
+    assert refusals(faulty_run, "hang") == [NO_REPLY] * 2
     assert all(record["wall_seconds"] < DEADLINE + 10 for record in faulty_run[0])
 
 
 def test_a_late_answer_does_not_count_and_the_next_does(faulty_run):
     first, *later = refusals(faulty_run, "late")
-    assert first == "did not reply within 30 seconds"
+    assert first == NO_REPLY
     assert later[-1] is None
 
 
