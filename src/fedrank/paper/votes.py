@@ -77,7 +77,7 @@ LONG = 150
 
 
 def planned_cells(scale: str) -> list[Cell]:
-    """Return votes under planned flips over several seeds: the default vote under every variant.
+    """Return votes under planned flips over several seeds: the default vote under every attack.
 
     The paper has no such table: `paper` is `laptop`.
     """
@@ -89,14 +89,16 @@ def planned_cells(scale: str) -> list[Cell]:
         for attack, share in (("none", 0.0), *((attack, 0.2) for attack in PLANNED[:2])):
             found += [planned_cell("digits", vote, attack, share, seed, ROUNDS) for seed in seeds]
     found += [planned_cell("digits", "borda", "none", 0.0, seed, ROUNDS) for seed in FRESH_SEEDS]
-    for attack in PLANNED[2:]:
+    others = [attack for attack in attacks_on_rankings() if attack not in PLANNED]
+    for attack in (*PLANNED[2:], *others):
         found += [planned_cell("digits", DEFAULT, attack, 0.2, seed, ROUNDS) for seed in FRESH_SEEDS]
     for share in (0.1, 0.3, 0.4):
         found += [planned_cell("digits", DEFAULT, PLANNED[1], share, seed, ROUNDS) for seed in FRESH_SEEDS]
     found += [planned_cell("mnist", "screened-mean", PLANNED[1], 0.2, SEEDS[0], ROUNDS)]
     for seed in SEEDS:
         found += [planned_cell("mnist", vote, "none", 0.0, seed, ROUNDS) for vote in ("borda", DEFAULT)]
-        found += [planned_cell("mnist", DEFAULT, PLANNED[1], 0.2, seed, ROUNDS)]
+        attacked = (PLANNED[1], *MIRRORS) if seed == SEEDS[0] else PLANNED[1:2]
+        found += [planned_cell("mnist", DEFAULT, attack, 0.2, seed, ROUNDS) for attack in attacked]
     found += [
         short_ballots_cell(ballots, attack, share)
         for ballots in SHORT_BALLOTS
