@@ -88,10 +88,8 @@ def main() -> None:
         tensor = torch.from_numpy(updates)
         for name, theirs in peers(byzfl, m).items():
             rule, rng = Aggregator(name), np.random.default_rng(1)
-            ours, by_torch, by_numpy = (
-                1000 * cpu_seconds(partial(*call), repeat=1)
-                for call in ((rule, updates, m, rng), (theirs, tensor), (theirs, updates))
-            )
+            calls = partial(rule, updates, m, rng), partial(theirs, tensor), partial(theirs, updates)
+            ours, by_torch, by_numpy = (1000 * cpu_seconds(call, repeat=1) for call in calls)
             ratios = by_torch / ours, by_numpy / ours
             print(
                 f"| `{name}` | {n} | {size:,} | {ours:.1f} | {by_torch:.1f} | {ratios[0]:.2f} "

@@ -26,6 +26,7 @@ from fedrank.experiment.build import build
 from fedrank.experiment.config import load_preset
 from fedrank.experiment.rounds import run_rounds
 from fedrank.export import compact_bytes
+from fedrank.methods import FRL
 from fedrank.nn import Workspace
 from fedrank.randomness import Purpose, keyed_generator
 
@@ -98,7 +99,7 @@ def digests_of(preset: str, settings: tuple[str, ...]) -> dict[str, str]:
         "message": digest(method.encode(received, learned.update, client)),
         "loss": repr(last.evaluation.test_loss if last.evaluation else None),
     }
-    if preset == "digits":
+    if isinstance(method, FRL) and preset == "digits":
         found["export"] = digest(compact_bytes(experiment, method, state))
     return found
 

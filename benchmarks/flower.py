@@ -21,9 +21,10 @@ from pathlib import Path
 import psutil
 
 from fedrank.data import default_data_dir
+from fedrank.experiment.build import build
 from fedrank.experiment.config import Experiment, load_preset
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.experiment.runner import Observers, prepare, run
+from fedrank.experiment.runner import Observers, run
 from fedrank.flower.deployment import Deployment, write_app
 
 CLIENTS, ROUNDS = 4, 5
@@ -58,7 +59,7 @@ def measure_rounds(folder: Path) -> None:
     for workers in (1, 2):
         path = folder / f"local-{workers}"
         directory = RunDirectory.create(path, experiment, {"data_dir": "", "device": "cpu"})
-        run(directory, prepare(experiment, folder), workers=workers, device="cpu", observer=Observers(()))
+        run(directory, build(experiment, folder), workers=workers, device="cpu", observer=Observers(()))
         table[f"local engine, workers: {workers}"] = seconds_a_round(path)
     local = table["local engine, workers: 2"]
     settings = {"settings": " ".join(words), "out": str(folder / "simulated")}
@@ -82,7 +83,7 @@ def measure_rounds(folder: Path) -> None:
 
 def seconds_a_round(path: Path) -> float:
     records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    return statistics.median(record["wall_seconds"] for record in records[1:])
+    return float(statistics.median(record["wall_seconds"] for record in records[1:]))
 
 
 def measure_memory(folder: Path, data_dir: Path) -> None:

@@ -11,7 +11,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from flwr.app import Message, MessageType
 from flwr.supercore.inflatable.inflatable_object import (
@@ -27,8 +27,8 @@ from flwr.supercore.inflatable.inflatable_utils import (
 )
 from flwr.supernode.fleet_http_connection import http_request_response
 
+from fedrank.experiment.build import build
 from fedrank.experiment.config import load_file
-from fedrank.experiment.runner import prepare
 from fedrank.flower.directory import claim
 from fedrank.flower.wire import answer, read_question
 from fedrank.methods import FRL
@@ -55,7 +55,7 @@ def handle(connection: Any, envelope: Message, tree: Any, number: int, method: F
     ids = [node.object_id for node in iterate_object_tree(tree)]
     contents = pull_objects(ids, partial(pull_object, run))
     confirm(run, message_id)
-    question = inflate_object_from_contents(message_id, contents)
+    question = cast(Message, inflate_object_from_contents(message_id, contents))
     question.metadata.__dict__["_message_id"] = message_id
     reply = answered(question, number, method)
     with no_object_id_recompute():
@@ -69,13 +69,15 @@ def answered(question: Message, number: int, method: FRL) -> Message:
     if question.metadata.message_type == MessageType.QUERY:
         return Message(claim(number), reply_to=question)
     broadcast, number = read_question(question)
-    ballot = method.write(broadcast, method.reference(broadcast), number)
+    received = method.receive(broadcast)
+    ballot = method.encode(received, received.ranking, number)
     return Message(answer(ballot, 0.0, 1), reply_to=question)
 
 
 def main() -> None:
     address, nodes, config, data_dir = sys.argv[1:]
-    method = prepare(load_file(Path(config)), Path(data_dir)).method
+    method = build(load_file(Path(config)), Path(data_dir)).method
+    assert isinstance(method, FRL)
     for number in range(int(nodes)):
         threading.Thread(target=be_a_node, args=(address, number, method), daemon=True).start()
     threading.Event().wait()

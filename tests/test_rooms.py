@@ -95,8 +95,14 @@ def test_every_module_can_be_imported_by_itself() -> None:
         for path in MODULES
         if path.name != "__main__.py"
     ]
-    program = "import altair, flwr.serverapp, flwr.clientapp, numba, pyarrow, pydantic, scipy, sklearn, torch\n"
-    program += "import os, sys, importlib\nfor name in sys.argv[1:]:\n    pid = os.fork()\n    if not pid:\n"
-    program += "        importlib.import_module(name)\n        os._exit(0)\n"
-    program += "    assert os.waitpid(pid, 0)[1] == 0, name\n"
+    program = """
+import altair, flwr.clientapp, flwr.serverapp, numba, pyarrow, pydantic, scipy, sklearn, torch
+import importlib, os, sys
+for name in sys.argv[1:]:
+    pid = os.fork()
+    if not pid:
+        importlib.import_module(name)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0, name
+"""
     subprocess.run([sys.executable, "-c", program, *names], check=True)
