@@ -55,7 +55,7 @@ def handle(connection: Any, envelope: Message, tree: Any, number: int, method: F
     ids = [node.object_id for node in iterate_object_tree(tree)]
     contents = pull_objects(ids, partial(pull_object, run))
     confirm(run, message_id)
-    question = cast(Message, inflate_object_from_contents(message_id, contents))
+    question = cast("Message", inflate_object_from_contents(message_id, contents))
     question.metadata.__dict__["_message_id"] = message_id
     reply = answered(question, number, method)
     with no_object_id_recompute():
