@@ -8,6 +8,8 @@ or on where a run was interrupted.
 from __future__ import annotations
 
 import enum
+import hashlib
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +38,16 @@ def keyed_generator(seed: int, purpose: Purpose, *coordinates: int) -> np.random
     """Return the generator that belongs to (seed, purpose, coordinates)."""
     sequence = np.random.SeedSequence(entropy=seed, spawn_key=(int(purpose), *coordinates))
     return np.random.Generator(np.random.Philox(sequence))
+
+
+def entropy_of(sender: int, message: Any) -> int:
+    """Return 128 bits that follow from a client's message.
+
+    Their sum over all messages of a round is the same in any order, and nobody can predict it who does not
+    know every message. Used for draws that no client may know when it sends its own.
+    """
+    digest = hashlib.blake2b(message, digest_size=16, salt=sender.to_bytes(8, "little")).digest()
+    return int.from_bytes(digest, "little")
 
 
 def raw_words(seed: int, purpose: Purpose, stream: int, count: int) -> NDArray[np.uint32]:

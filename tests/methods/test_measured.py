@@ -17,7 +17,7 @@ from fedrank.experiment.rounds import RunSetup, Schedule, draw_validators, panel
 from fedrank.methods import FRL, FedAvg, TopK
 from fedrank.methods.measured import Panel, TrialPlan, measured_vote
 from fedrank.nn import LocalTraining, supernetwork
-from fedrank.rank import top_mask
+from fedrank.rank import rank, top_mask
 from tests.support.methods import small_frl, small_net
 from tests.support.runs import rounds_of
 
@@ -41,7 +41,7 @@ def one_round(method: FRL, federation: Federation, state: object = None) -> tupl
 def test_a_candidate_is_the_mask_of_the_ranking_that_it_would_become(digits: Federation, scores: str) -> None:
     method = measured_frl(scores=scores)
     state, collected, *_ = one_round(method, digits)
-    plan = TrialPlan.of(method, 0, 10)
+    plan = TrialPlan.of(method, 0, 10, 1)
     proposals = method.proposals(state, collected.messages, plan.members)
     present = method.network.mask(state.ranking)
     for units in plan.design[:5]:
@@ -58,7 +58,7 @@ def test_a_report_is_the_difference_of_losses_on_the_validators_data(digits: Fed
 
     method = small_frl(vote=MEASURED | {"samples": 100}, local=LOCAL)  # all of a client's
     state, collected, _, engine = one_round(method, digits)
-    proposals = method.proposals(state, collected.messages, TrialPlan.of(method, 0, 10).members)
+    proposals = method.proposals(state, collected.messages, TrialPlan.of(method, 0, 10, 1).members)
     units = np.arange(10) < 4
     inquiry = method.inquiry(0)
     question = inquiry.question(Stage.RUNOFF, 5, proposals.present(), [proposals.candidate(units)])
@@ -96,7 +96,9 @@ def test_a_result_that_most_find_worse_is_not_adopted(digits: Federation) -> Non
             return engine.measure(questions)
         return {v: method.inquiry(0).report(stage, v, np.array([0.1], np.float32)) for v in questions}
 
-    after, record = measured_vote(method, state, collected.messages, Panel(setup.validators(0), ask))
+    after, record = measured_vote(
+        method, state, collected.messages, Panel(setup.validators(0, collected.messages), ask)
+    )
     assert not record.adopted
     assert after.round == 1
     assert (after.ranking == state.ranking).all()
@@ -109,7 +111,7 @@ def test_a_result_is_adopted_up_to_two_standard_errors_of_the_median(
     """Changes spread evenly over one unit: their deviation is 0.37, the error of 20 of them 0.10."""
     method = measured_frl()
     state, collected, setup, engine = one_round(method, digits)
-    validators = setup.validators(0)
+    validators = setup.validators(0, collected.messages)
     changes = dict(zip(validators, center + np.linspace(-0.5, 0.5, len(validators)), strict=True))
 
     def ask(stage: Stage, questions: Mapping[int, bytes]) -> dict[int, bytes]:
@@ -128,7 +130,7 @@ def test_a_bad_validator_costs_its_own_answer(digits: Federation) -> None:
     """One is silent, one sends garbage, one answers for another."""
     method = measured_frl()
     state, collected, setup, engine = one_round(method, digits)
-    validators = setup.validators(0)
+    validators = setup.validators(0, collected.messages)
     silent, garbage, forger = validators[:3]
 
     def ask(stage: Stage, questions: Mapping[int, bytes]) -> dict[int, bytes]:
@@ -151,7 +153,7 @@ def test_a_bad_validator_costs_its_own_answer(digits: Federation) -> None:
 def test_without_any_report_the_model_stays(digits: Federation) -> None:
     method = measured_frl()
     state, collected, setup, _ = one_round(method, digits)
-    panel = Panel(setup.validators(0), lambda *_: {})
+    panel = Panel(setup.validators(0, collected.messages), lambda *_: {})
     after, record = measured_vote(method, state, collected.messages, panel)
     assert not record.adopted
     assert (after.ranking == state.ranking).all()
@@ -159,10 +161,47 @@ def test_without_any_report_the_model_stays(digits: Federation) -> None:
 
 def test_validators_are_drawn_for_each_round_and_never_twice() -> None:
     clients = np.arange(100, 200)
-    drawn = [draw_validators(clients, 40, 7, number) for number in range(3)]
-    assert len(set(drawn)) == 3
+    drawn = [draw_validators(clients, 40, 7, number, 1) for number in range(3)]
+    drawn.append(draw_validators(clients, 40, 7, 0, 2))
+    assert len(set(drawn)) == 4
     assert all(len(set(some)) == 40 and set(some) <= set(clients.tolist()) for some in drawn)
-    assert draw_validators(clients[:5], 40, 7, 0) == (100, 101, 102, 103, 104)
+    assert draw_validators(clients[:5], 40, 7, 0, 1) == (100, 101, 102, 103, 104)
+
+
+@pytest.mark.parametrize("kind", [FRL, FedAvg])
+def test_trials_and_validators_follow_from_all_messages_in_any_order(digits: Federation, kind: type) -> None:
+    """So nobody can fit a ballot to the trials before the others are in."""
+    method = (
+        measured_frl() if kind is FRL else FedAvg(supernetwork(small_net(), seed=11), aggregator=MEASURED)
+    )
+    received = method.receive(method.broadcast(method.init()))
+    size, rng = method.network.layout.size, np.random.default_rng(5)
+
+    def encoded(client: int) -> bytes:
+        drawn = rng.normal(size=size).astype(np.float32)
+        update = rank(drawn, method.network.layout) if kind is FRL else drawn
+        return method.encode(received, update, client)
+
+    messages = {client: encoded(client) for client in range(6)}
+
+    def entropy(order: list[int], others: dict[int, bytes]) -> int:
+        first, second = (method.collector(received, range(6)) for _ in range(2))
+        for client in order:
+            (first if client % 2 else second).add(client, others[client])
+        first.merge(second)
+        return first.entropy
+
+    expected = entropy([0, 1, 2, 3, 4, 5], messages)
+    assert entropy([5, 2, 4, 0, 1, 3], messages) == expected
+    found = {expected}
+    for client in range(6):
+        found.add(entropy(list(range(6)), messages | {client: encoded(client)}))
+    found.add(entropy([0, 1, 2, 3, 4], messages))
+    swapped = messages | {0: encoded(0), 1: messages[1]}
+    found.add(entropy(list(range(6)), swapped))
+    assert len(found) == 9
+    designs = {TrialPlan.of(method, 0, 6, each).design.tobytes() for each in found}
+    assert len(designs) == 9
 
 
 @pytest.mark.parametrize(

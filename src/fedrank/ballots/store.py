@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fedrank.ballots.codec import BallotCodec
 from fedrank.ballots.tally import check_sender
 from fedrank.errors import BallotError
+from fedrank.randomness import entropy_of
 from fedrank.rank import Layer
 
 ALIGNED = 8  # so many numbers of any width fill whole bytes
@@ -42,12 +43,16 @@ class BallotStore:
         self._ballots: dict[int, Bytes | int] = {}  # the content, or its position in the file
         self._filed = 0
         self._file: IO[bytes] | None = None
+        self.entropy = 0
+        """Follows from all ballots: draws that no voter may foresee are keyed by it."""
         self._layer_bytes = [codec.checked_bytes(layer) for layer in codec.layout]
 
     def add(self, sender: int, ballot: bytes) -> None:
         """Keep a ballot. An illegal one raises BallotError and leaves no trace."""
         check_sender(sender, self.asked, self.voters)
-        self._keep(sender, np.frombuffer(self.codec.checked(ballot, sender), np.uint8))
+        content = np.frombuffer(self.codec.checked(ballot, sender), np.uint8)
+        self.entropy += entropy_of(sender, content)
+        self._keep(sender, content)
 
     def merge(self, other: BallotStore) -> None:
         """Add the ballots of another store of the same vote."""
@@ -55,6 +60,7 @@ class BallotStore:
             raise BallotError("stores of different runs, rounds, layouts or formats cannot be merged")
         if twice := self._ballots.keys() & other._ballots.keys():
             raise BallotError(f"client {min(twice)} has voted in both of two stores")
+        self.entropy += other.entropy
         for sender in other.voters:
             self._keep(sender, other._content(sender, 0, other._ballot_bytes))
 

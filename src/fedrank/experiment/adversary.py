@@ -179,13 +179,14 @@ class Adversary:
         return dict(zip(malicious, updates, strict=True))
 
     def report(
-        self, method: Method[Any], round_number: int, voters: Collection[int], validator: int, stage: Stage
+        self, method: Method[Any], round_number: int, collected: Any, validator: int, stage: Stage
     ) -> bytes:
         """Return the lie that a malicious validator tells."""
         asks = measured_method(method)
         assert asks is not None
-        plan = TrialPlan.of(asks, round_number, len(voters))
-        mine = np.array([voter in self.clients for voter in sorted(voters)])
+        voters = sorted(collected.voters)
+        plan = TrialPlan.of(asks, round_number, len(voters), collected.entropy)
+        mine = np.array([voter in self.clients for voter in voters])
         lies = plan.lies(stage, validator, mine, push=self.lies == "push")
         return asks.inquiry(round_number).report(stage, validator, lies)
 

@@ -135,13 +135,13 @@ class RunSetup:
         voters, per_round = self.federation.voters, self.schedule.per_round
         return select(voters, per_round, self.method.network.seed, round_number, avoided)
 
-    def validators(self, round_number: int) -> tuple[int, ...]:
-        """Draw the validators of a round, by a draw of their own; none if the method needs none."""
+    def validators(self, round_number: int, collected: Any) -> tuple[int, ...]:
+        """Draw the validators of a round, after its messages are in; none if the method needs none."""
         asks = measured_method(self.method)
         if asks is None or asks.measuring is None:
             return ()
         count, seed = asks.measuring.validators, asks.network.seed
-        return draw_validators(self.federation.voters, count, seed, round_number)
+        return draw_validators(self.federation.voters, count, seed, round_number, collected.entropy)
 
     def measure(self, engine: Engine, state: Any) -> Evaluation:
         """Test the model of `state` on every client's test data and on the global test set."""
@@ -233,11 +233,11 @@ def panel_of(setup: RunSetup, engine: Engine, round_number: int, collected: Coll
         for liar in liars:
             assert setup.adversary is not None
             answers[liar] = setup.adversary.report(
-                setup.method, round_number, collected.messages.voters, liar, stage
+                setup.method, round_number, collected.messages, liar, stage
             )
         return answers
 
-    return Panel(setup.validators(round_number), ask)
+    return Panel(setup.validators(round_number, collected.messages), ask)
 
 
 def attacked(
@@ -340,10 +340,13 @@ def select(
 
 
 def draw_validators(
-    clients: Sequence[int] | NDArray[np.int64], count: int, seed: int, round_number: int
+    clients: Sequence[int] | NDArray[np.int64], count: int, seed: int, round_number: int, entropy: int
 ) -> tuple[int, ...]:
-    """Draw the validators of a round, all clients if there are no more than `count`."""
-    rng = keyed_generator(seed, Purpose.VALIDATORS, round_number)
+    """Draw the validators of a round, all clients if there are no more than `count`.
+
+    Nobody knows them before all messages are in, as these make the `entropy`.
+    """
+    rng = keyed_generator(seed, Purpose.VALIDATORS, round_number, entropy)
     drawn = rng.choice(len(clients), min(count, len(clients)), replace=False)
     return tuple(sorted(int(clients[index]) for index in drawn))
 

@@ -198,7 +198,7 @@ class RankVote(Strategy):
             def ask(_: Stage, questions: Mapping[int, bytes]) -> dict[int, bytes]:
                 return self._ask(grid, questions)
 
-            panel = Panel(self._validators(state.round), ask)
+            panel = Panel(self._validators(opened), ask)
             state, done = conclude(
                 self.method, self.adversary, opened.state, clients, opened, measure, begin, panel
             )
@@ -212,12 +212,14 @@ class RankVote(Strategy):
             if reason != NO_ANSWER and client in nodes:
                 self._no_report(nodes[client], f"sent an illegal report: {reason}", illegal=True)
 
-    def _validators(self, round_number: int) -> tuple[int, ...]:
+    def _validators(self, opened: OpenRound) -> tuple[int, ...]:
         """Draw the validators of a round from the clients that are online."""
         if self.method.measuring is None:
             return ()
-        count = self.method.measuring.validators
-        return draw_validators(list(self._askable()), count, self.method.network.seed, round_number)
+        assert isinstance(opened.messages, BallotStore)
+        count, seed = self.method.measuring.validators, self.method.network.seed
+        clients = list(self._askable())
+        return draw_validators(clients, count, seed, opened.state.round, opened.messages.entropy)
 
     def _ask(self, grid: Grid, questions: Mapping[int, bytes]) -> dict[int, bytes]:
         """Send validators their questions; return the reports of those who answer."""

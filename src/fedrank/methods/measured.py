@@ -69,28 +69,30 @@ def measured_method(method: Any) -> MeasuredMethod | None:
 class TrialPlan:
     """Which updates are measured together in a round, and by whom.
 
-    It follows from the seed and the round, so that a run can be repeated; clients are taken not to know it
-    when they vote. An adversary who simulates a round makes another `draw`.
+    It is keyed by the `entropy` of all updates, so that a run can be repeated, and yet nobody can fit an
+    update to it without knowing all the others.
     """
 
     members: NDArray[np.float64]
     design: NDArray[np.bool_]
     seed: int
-    round: int
+    coordinates: tuple[int, ...]
+    """The round and the entropy."""
     share: float
 
     @classmethod
-    def of(cls, method: MeasuredMethod, round_number: int, voters: int, draw: int = 0) -> TrialPlan:
+    def of(cls, method: MeasuredMethod, round_number: int, voters: int, entropy: int) -> TrialPlan:
         """Return the plan of a round with so many updates."""
         assert method.measuring is not None
-        seed = method.network.seed
-        rng = keyed_generator(seed, Purpose.TRIALS, round_number, *([draw] if draw else []))
+        seed, coordinates = method.network.seed, (round_number, entropy)
+        rng = keyed_generator(seed, Purpose.TRIALS, *coordinates)
         members = random_units(voters, rng)
-        return cls(members, trial_design(len(members), rng), seed, round_number, method.measuring.trials)
+        design = trial_design(len(members), rng)
+        return cls(members, design, seed, coordinates, method.measuring.trials)
 
     def seen_by(self, validator: int) -> NDArray[np.intp]:
         """Return the trials that a validator sees."""
-        rng = keyed_generator(self.seed, Purpose.SEEN_TRIALS, self.round, validator)
+        rng = keyed_generator(self.seed, Purpose.SEEN_TRIALS, *self.coordinates, validator)
         return seen_trials(len(self.design), self.share, rng)
 
     def lies(
@@ -120,7 +122,7 @@ def measured_vote(
     validators, voters = panel.validators, sorted(collected.voters)
     if not voters:
         raise TooFewUpdatesError("nobody voted: no legal ballots")
-    plan = plan or TrialPlan.of(method, state.round, len(voters))
+    plan = plan or TrialPlan.of(method, state.round, len(voters), collected.entropy)
     proposals = method.proposals(state, collected, plan.members)
     inquiry, present = method.inquiry(state.round), proposals.present()
     poll = _Poll(inquiry, panel.ask)

@@ -174,7 +174,7 @@ class RankingSpace:
         laboratory = self.laboratory
         assert laboratory is not None
         voters = len(ballots.voters)
-        plan = TrialPlan.of(self.method, state.round, voters, draw=1)
+        plan = TrialPlan.of(self.method, state.round, voters, entropy=0)
         mine = np.arange(voters) >= voters - malicious
         clients = laboratory.clients[:SIMULATED_VALIDATORS]
         liars = math.ceil(len(clients) / 4) if malicious else 0

@@ -18,7 +18,7 @@ from fedrank.methods.base import ClientUpdate, check_settings
 from fedrank.methods.message import Content, Envelope, round_of
 from fedrank.nn import LocalTraining, PlainNetwork, Workspace
 from fedrank.nn.weights import train_weights
-from fedrank.randomness import Purpose, keyed_generator
+from fedrank.randomness import Purpose, entropy_of, keyed_generator
 from fedrank.rank import Layer
 
 Floats = NDArray[np.float32]
@@ -42,6 +42,8 @@ class UpdateStore:
         self.round = round_number
         self.asked = asked
         self.by_client: dict[int, Floats] = {}
+        self.entropy = 0
+        """Follows from all updates: draws that no client may foresee are keyed by it."""
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"method": None}  # who merges it has one
@@ -56,12 +58,14 @@ class UpdateStore:
         if not np.isfinite(update).all():
             raise BallotError("the update is not finite")
         self.by_client[sender] = update
+        self.entropy += entropy_of(sender, message)
 
     def merge(self, other: UpdateStore) -> None:
         """Add the updates that another worker has gathered."""
         if twice := self.by_client.keys() & other.by_client.keys():
             raise BallotError(f"client {min(twice)} has sent an update to both of two workers")
         self.by_client |= other.by_client
+        self.entropy += other.entropy
 
     @property
     def voters(self) -> Collection[int]:
