@@ -225,3 +225,12 @@ def test_clients_that_are_no_federation_are_refused() -> None:
     ):
         with pytest.raises(fedrank.FedrankError, match="expected a federation of clients, got list"):
             use()
+
+
+def test_every_round_is_logged(digits: fedrank.Federation, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="fedrank"):
+        train(digits, rounds=2, evaluate_every=2)
+    first, second = (record.getMessage() for record in caplog.records if record.name == "fedrank")
+    assert first.startswith("round 1: 2 of 2 votes, ")
+    assert "accuracy" not in first
+    assert "accuracy" in second

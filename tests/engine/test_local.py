@@ -240,3 +240,6 @@ def test_a_model_class_of_a_notebook_cell_reaches_the_workers() -> None:
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
     output = "".join(o.get("text", "") for o in notebook.cells[2].outputs if o.get("name") == "stdout")
     assert output.startswith("MyModel 3 ")
+    told = "".join(o.get("text", "") for o in notebook.cells[2].outputs if o.get("name") == "stderr")
+    assert "round 3/3  accuracy" in told, "progress without ipywidgets"
+    assert "ipywidgets" not in told

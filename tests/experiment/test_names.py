@@ -1,6 +1,7 @@
 """Clients are called by their names wherever people see them, and may have no test data of their own."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from fedrank.errors import ConfigError, TrainingError
 from fedrank.experiment.adversary import Adversary
 from fedrank.experiment.records import RoundRecord, Summary
 from fedrank.experiment.rounds import Round, RunSetup, Schedule, named
+from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.runner import record_of
 from fedrank.report.audits import ballot_rows, ballot_table, votes_in
 from fedrank.report.run_charts import accuracy_chart
@@ -157,7 +159,8 @@ def test_a_global_test_set_alone_is_enough() -> None:
         rounds=2, evaluation=run.evaluation, sent=done.sent, paper_traffic=done.sent, wall_seconds=1
     )
     console = Console(width=120, record=True)
-    console.print(summary_table("mine", summary))
+    directory = RunDirectory(Path("mine"), run.origin().settings, {})
+    console.print(summary_table(directory, summary))
     assert "unknown: no client has test samples of its own" in console.export_text()
     pytest.importorskip("altair", reason="charts are not installed: pip install 'fedrank[plot]'")
     chart = accuracy_chart([View(done)])  # type: ignore[list-item]

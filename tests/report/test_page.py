@@ -16,6 +16,7 @@ from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.runner import Observers, run
 from fedrank.report.page import page, write_report
 from fedrank.report.run_charts import RUN_CHARTS, RunView
+from fedrank.report.settings import applied
 
 CHROMIUM = shutil.which("chromium")
 SETTINGS = (
@@ -54,7 +55,7 @@ def test_a_report_says_everything_about_a_run(runs):
     assert f"<td>{worst[0]}</td><td>{worst[1]:.1%}</td><td>{of_how_many}</td>" in text
     for heading in ("Result", "The worst clients", "The vote of round 3", "Settings", "Made with"):
         assert f"<h2>{heading}</h2>" in text
-    for key, value in directory.experiment.flat().items():
+    for key, value in applied(directory.experiment.flat()).items():
         assert f"<td>{key}</td><td>{'' if value is None else value}</td>" in text
     assert text.startswith("<!doctype html>")
     drawn = set(re.findall(r'class="chart" id="(\w+)"', text))
@@ -79,7 +80,9 @@ def test_accuracies_of_clients_are_those_that_were_measured(runs):
 def test_runs_are_compared_on_one_page(runs):
     text = page(runs)
     assert '<tr class="different"><td>method.vote</td><td>borda</td><td>screened-mean</td></tr>' in text
-    assert text.count('class="different"') == 1
+    assumed = "<td>method.assumed_malicious</td><td></td><td>0.4</td>"  # borda assumes nothing
+    assert f'<tr class="different">{assumed}</tr>' in text
+    assert text.count('class="different"') == 2
     assert "<th>borda</th><th>screened</th>" in text
 
 

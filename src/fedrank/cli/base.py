@@ -106,7 +106,7 @@ def run_to_the_end(
     from fedrank.report.terminal import summary_table
 
     summary = train_run(directory, setup, workers, device, log=log)
-    out.print(summary_table(directory.experiment.name, summary))
+    out.print(summary_table(directory, summary))
     say(f"  {own_report(directory)}")
 
 

@@ -206,7 +206,7 @@ def evaluate(
     setup = build_run(directory.configuration, data_dir, device)
     with out.status("evaluating"):
         result = runner.evaluate(directory, setup, workers=workers or default_workers(), device=device)
-    out.print(summary_table(directory.experiment.name, result))
+    out.print(summary_table(directory, result))
 
 
 @app.command(rich_help_panel="Experiments")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ from fedrank.randomness import Purpose, keyed_generator
 
 MOST_DRAWS = 1000
 
+logger = logging.getLogger("fedrank")
+
 
 @dataclass(frozen=True)
 class Round:
@@ -47,6 +50,13 @@ class Round:
     measured: Measured | None
     """What validators measured, for methods that ask for it."""
     wall_seconds: float
+
+    def __str__(self) -> str:
+        votes = len(self.clients) - len(self.refused)
+        accuracy = f", accuracy {self.evaluation.test_accuracy:.1%}" if self.evaluation else ""
+        adopted = ", result not adopted" if self.measured and not self.measured.adopted else ""
+        seconds = f"{self.wall_seconds:.1f} s"
+        return f"round {self.number}: {votes} of {len(self.clients)} votes{accuracy}{adopted}, {seconds}"
 
     def to_dict(self) -> dict[str, float | None]:
         """Return the numbers of the round under plain names, such as a row of a data frame."""
@@ -187,7 +197,9 @@ def run_rounds(setup: RunSetup, engine: Engine, state: Any) -> Rounds:
         state, done = conclude(
             setup.method, setup.adversary, state, clients, collected, measure, begin, panel
         )
-        yield state, named(done, setup.federation)
+        done = named(done, setup.federation)
+        logger.info("%s", done)
+        yield state, done
 
 
 def named(done: Round, federation: Federation) -> Round:

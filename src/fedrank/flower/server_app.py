@@ -69,7 +69,7 @@ def run(grid: Grid, settings: Settings) -> None:
 
         result = record(directory, setup, engine, rounds, progress)
     assert result is not None
-    console.print(summary_table(directory.experiment.name, result))
+    console.print(summary_table(directory, result))
     console.print(f"  {own_report(directory)}", soft_wrap=True, highlight=False)
 
 

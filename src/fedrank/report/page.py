@@ -18,6 +18,7 @@ from fedrank.experiment.rundir import RunDirectory, replace_file, write_output
 from fedrank.report.audits import BALLOT_HEADINGS, BALLOT_NOTE, ballot_rows, layer_note, layer_rows, votes_in
 from fedrank.report.charts import load_altair
 from fedrank.report.run_charts import RUN_CHARTS, Runs, RunView
+from fedrank.report.settings import applied, attack_text, method_text
 from fedrank.report.words import NO_CLIENTS_TESTED, loss_text
 
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ def _result(runs: Runs) -> Section:
         rows.append(
             {
                 "run": run.name,
+                "method": method_text(run.directory.experiment.flat()),
+                "attack": attack_text(run.directory.experiment.flat()),
                 "rounds": f"{records[-1].round}" + ("" if ended else f" of {rounds}, unfinished"),
                 "accuracy": f"{measured.test_accuracy:.1%}",
                 "loss": loss_text(measured.test_loss),
@@ -208,8 +211,8 @@ def _refused(run: RunView) -> list[Section]:
 
 
 def _settings(runs: Runs) -> Section:
-    """Return all settings; of several runs, those that differ first."""
-    flats = [run.directory.experiment.flat() for run in runs]
+    """Return the settings that apply; of several runs, those that differ first."""
+    flats = [applied(run.directory.experiment.flat()) for run in runs]
     different = _different(flats)
     keys = [*different, *(key for key in _keys(flats) if key not in different)]
     rows = [[key, *(_shown(flat.get(key)) for flat in flats)] for key in keys]

@@ -20,6 +20,7 @@ from rich.table import Table
 from fedrank.experiment.records import Summary
 from fedrank.experiment.rounds import Round
 from fedrank.experiment.rundir import RunDirectory
+from fedrank.report.settings import attack_text, method_text
 from fedrank.report.words import NO_CLIENTS_TESTED, loss_text, plural
 
 
@@ -109,16 +110,19 @@ def rounds_table(directory: RunDirectory) -> Table:
     return table
 
 
-def summary_table(name: str, summary: Summary) -> Table:
-    """Return the result of a run as a table."""
+def summary_table(directory: RunDirectory, summary: Summary) -> Table:
+    """Return what was run, and its result, as a table."""
+    settings = directory.experiment.flat()
     measured, sent, paper = summary.evaluation, summary.sent, summary.paper_traffic
     table = Table(
-        title=f"{name} after {plural(summary.rounds, 'round')}",
+        title=f"{directory.experiment.name} after {plural(summary.rounds, 'round')}",
         title_justify="left",
         show_header=False,
         box=None,
         padding=(0, 2),
     )
+    table.add_row("method", method_text(settings))
+    table.add_row("attack", attack_text(settings))
     table.add_row(
         "accuracy on all test data",
         f"[bold]{measured.test_accuracy:.1%}[/]  ({measured.test_samples:,} samples, "
@@ -169,5 +173,9 @@ def demo_table(summaries: dict[str, Summary]) -> Table:
 
 
 def stderr_console() -> Console:
-    """Return the console for progress and errors."""
-    return Console(file=sys.stderr)
+    """Return the console for progress and errors.
+
+    In a notebook it prints lines, as it does without a terminal: bars there would need ipywidgets.
+    """
+    lines_only = False if Console().is_jupyter else None
+    return Console(file=sys.stderr, force_jupyter=False, force_terminal=lines_only)
