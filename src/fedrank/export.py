@@ -22,8 +22,9 @@ from torch import Tensor, nn
 from fedrank.ballots.frame import Frame
 from fedrank.data import SOURCES, Inputs, Preprocess, Source, find_source
 from fedrank.errors import ConfigError, DataError, FedrankError, RunError
-from fedrank.experiment.config import Experiment, NetworkSection
+from fedrank.experiment.config import Experiment
 from fedrank.experiment.rundir import RunDirectory, write_output
+from fedrank.experiment.sections import NetworkSection
 from fedrank.methods import FRL
 from fedrank.methods.frl import FRLState
 from fedrank.nn import NETWORKS, Supernetwork, supernetwork
