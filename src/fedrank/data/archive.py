@@ -21,22 +21,25 @@ OWNER = "clients"
 
 @dataclass(frozen=True)
 class Archive:
-    """The samples of all clients, or of each client by name, and perhaps a global test set."""
+    """The samples of all clients, or of each client by name; a global test set; or one of both."""
 
-    samples: Pair | dict[str, Pair]
+    samples: Pair | dict[str, Pair] | None
     test: Pair | None
 
 
 def read_archive(path: Path) -> Archive:
     """Read `inputs` and `labels`, and if there are any, `clients`, `test_inputs` and `test_labels`.
 
-    `clients` says whose each sample is, by a string or an integer. Nothing is unpickled.
+    `clients` says whose each sample is, by a string or an integer. An archive may also have a test set alone.
+    Nothing is unpickled.
     """
     arrays = _arrays(path)
-    inputs, labels = as_pair(arrays["inputs"], arrays["labels"])
     test = None
     if "test_inputs" in arrays:
         test = as_pair(arrays["test_inputs"], arrays["test_labels"], "test: ")
+    if "inputs" not in arrays:
+        return Archive(None, test)
+    inputs, labels = as_pair(arrays["inputs"], arrays["labels"])
     if OWNER not in arrays:
         return Archive((inputs, labels), test)
     return Archive(_by_owner(arrays[OWNER], inputs, labels), test)
@@ -59,7 +62,9 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         if "pickle" in str(error):
             hint = "; fedrank reads no pickled objects: convert them, for example with .astype(str)"
         raise DataError(f"cannot be read as a NumPy archive ({error}){hint}") from error
-    for name in (*NEEDED, *(TEST if arrays.keys() & {*TEST} else ())):
+    tested = bool(arrays.keys() & {*TEST})
+    needed = NEEDED if not tested or arrays.keys() - {*TEST} else ()
+    for name in (*needed, *(TEST if tested else ())):
         if name not in arrays:
             raise DataError(f"there is no array {name!r}, only {', '.join(map(repr, arrays)) or 'nothing'}")
     return arrays

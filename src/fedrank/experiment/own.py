@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedrank.data import Federation, Partition, split
+from fedrank.data import Federation, Inputs, Partition, Preprocess, split
 from fedrank.data.archive import read_archive
 from fedrank.data.federation import Preprocessing
 from fedrank.data.own import federation
@@ -81,6 +81,8 @@ def _found(name: str) -> tuple[Any, Any]:
     """Return what a name stands for, and the global test set of an archive."""
     if name.endswith(ARCHIVE):
         archive = read_archive(Path(name))
+        if archive.samples is None:
+            raise DataError("it has a test set only; clients need 'inputs' and 'labels', too")
         return archive.samples, archive.test
     found = imported(name)
     return _called(found, name, "data") if callable(found) else found, None
@@ -104,6 +106,18 @@ def _check_divided(data: DataSection, clients: int) -> None:
         raise DataError(
             f"it is divided among {clients} clients already; leave out data.partition and data.clients"
         )
+
+
+def shared_preprocess(data: DataSection, inputs: Inputs) -> Preprocess:
+    """Return the preprocessing of clients that do not see each other's data: what the settings say."""
+    if isinstance(data.preprocess, dict):
+        return preprocess_of(data.preprocess)
+    if data.preprocess == "none":
+        return Preprocess.default_for(inputs)
+    raise ConfigError(
+        "data.preprocess must say what all clients do to their inputs, who cannot compute it from data of "
+        "others: values such as {mean = [0.3], std = [0.4]}, or none"
+    )
 
 
 def _preprocessing(data: DataSection) -> Preprocessing:
