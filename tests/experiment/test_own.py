@@ -233,6 +233,12 @@ def test_a_run_does_not_go_on_with_another_model_or_other_data(
     assert evaluate(directory, build(configured(), here), workers=1, device="cpu").rounds == 2
 
 
+def test_data_that_an_attack_poisons_is_the_same_data_again(here: Path) -> None:
+    poisoned = ("attack.name=label-flip", "attack.share=0.25")
+    directory = kept(here, *poisoned)
+    assert evaluate(directory, build(configured(*poisoned), here), workers=1, device="cpu").rounds == 2
+
+
 def test_initial_weights_that_change_are_noticed(here: Path) -> None:
     directory = kept(here, "network=own_parts:instance", "method.name=fedavg")
     evaluate(directory, build(load_file(directory.path / "config.toml"), here), workers=1, device="cpu")
