@@ -135,7 +135,8 @@ def load(path: str | Path, *, net: nn.Module | Supernetwork | None = None) -> Ru
         takes no arguments. Without the model, only `Run.subnetwork` fails.
 
     Nothing in the directory is executed, but modules that it names are imported, and so run: for a
-    configuration, those of its network and its `imports`; else those of classes and functions. A model that is not the one of the run raises ModelError.
+    configuration, those of its network and its `imports`; else those of classes and functions. A model that
+    is not the one of the run raises an error.
     """
     directory = RunDirectory.open(Path(path))
     settings = directory.experiment

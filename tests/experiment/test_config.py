@@ -111,7 +111,7 @@ def test_settings_are_laid_over_a_preset() -> None:
         ("data.preprocess=none", "digits has its own preprocessing"),
         ("data.test_share=0", "test_share must be more than 0"),
         ("data.preprocess=nope", "data.preprocess"),
-        ("imports=mine", 'imports = "mine": input should be a valid list'),
+        ("imports=mine", 'imports = "mine": input should be a valid tuple'),
         ('imports=["no_such_module"]', "there is no module 'no_such_module'"),
         ("data.clients=0", "data.clients = 0"),
         ("data.beta=-1", "data.beta = -1"),

@@ -28,24 +28,13 @@ from fedrank.attacks import ATTACKS, Target, attack_named
 from fedrank.ballots import BallotFormat
 from fedrank.errors import ConfigError
 from fedrank.experiment.former_names import former_attack, former_method, renewed_attack, renewed_method
-from fedrank.experiment.sections import DataSection, NetworkSection, Section, checked
+from fedrank.experiment.sections import DataSection, LocalSection, NetworkSection, Section, checked
 from fedrank.importing import imported_module
 from fedrank.parameters import did_you_mean, parameters_of
 
 BORDA = "borda"
 NAMED = ("data", "network")
 """Tables that may be given as a string, which is their name."""
-
-
-class LocalSection(Section):
-    """How a client trains."""
-
-    epochs: int = Field(ge=1)
-    learning_rate: float = Field(gt=0)
-    momentum: float = Field(default=0.9, ge=0, lt=1)
-    weight_decay: float = Field(default=1e-4, ge=0)
-    batch_size: int = Field(ge=1)
-    rate_decay: float = Field(default=0.999, gt=0, le=1)
 
 
 class MethodSection(Section):
@@ -197,7 +186,7 @@ class Experiment(Section):
     method: MethodSection = MethodSection()
     wire: WireSection = WireSection()
     attack: AttackSection = AttackSection()
-    imports: list[str] = Field(default_factory=list)
+    imports: tuple[str, ...] = Field(default=(), strict=False)
     """Modules that register attacks and rules of one's own."""
 
     @model_validator(mode="after")
@@ -218,6 +207,10 @@ class Experiment(Section):
                     f"the attack {self.attack.name!r} targets {target}, but {self.method.name} sends {sent}"
                 )
         return self
+
+    def flat(self) -> dict[str, Any]:
+        """Return all settings by their full names, such as local.epochs."""
+        return super().flat() | {"imports": ", ".join(self.imports)}
 
     def fingerprint(self) -> str:
         """Return a digest of the settings that determine the result of a round."""

@@ -22,7 +22,11 @@ from fedrank.methods import Method
 from fedrank.nn import PlainNetwork
 from fedrank.nn.rebuild import structure_digest
 
-WORDS = {"layers": "layers", "structure": "modules", "weights": "initial weights"}
+WORDS = {
+    "layers": "layers",
+    "structure": "modules",
+    "weights": "initial weights (which follow from the seed if a class or function makes the model)",
+}
 
 
 class DataPart(OwnData):
@@ -102,7 +106,7 @@ def check_network(directory: RunDirectory, method: Method[Any]) -> None:
         return
     before, now = parts.network.model_dump(), NetworkPart.of_method(method).model_dump()
     if changed := [WORDS[key] for key in before if before[key] != now[key]]:
-        raise _changed(directory, "model", "network", f": its {changed[0]} differ")
+        raise _changed(directory, "model", "network", f" in its {changed[0]}")
 
 
 def check_data(directory: RunDirectory, federation: Federation) -> None:

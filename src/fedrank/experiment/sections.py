@@ -1,4 +1,4 @@
-"""The data and the network of a configuration: shipped ones by name, one's own by import path or file."""
+"""The sections on data, network and local training; one's own data and networks are named by path."""
 
 from __future__ import annotations
 
@@ -135,6 +135,17 @@ class NetworkSection(Section):
     def own(self) -> bool:
         """Whether it is a model of the user's own."""
         return is_own(self.name)
+
+
+class LocalSection(Section):
+    """How a client trains."""
+
+    epochs: int = Field(ge=1)
+    learning_rate: float = Field(gt=0)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    weight_decay: float = Field(default=1e-4, ge=0)
+    batch_size: int = Field(ge=1)
+    rate_decay: float = Field(default=0.999, gt=0, le=1)
 
 
 def is_own(name: Any, suffix: str = ":") -> bool:
