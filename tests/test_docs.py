@@ -26,6 +26,13 @@ def blocks(language: str) -> list[tuple[str, str]]:
     ]
 
 
+def files_of(page: str) -> dict[str, str]:
+    """Return the files of a page: blocks that begin with a file's name in a comment."""
+    texts = [text for language in ("py", "toml") for name, text in blocks(language) if name == page]
+    named = ((re.match(r"# ([\w.]+)\n", text), text) for text in texts)
+    return {match[1]: text for match, text in named if match}
+
+
 def names(found: list[tuple[str, str]]) -> list[str]:
     return [f"{page}-{number}" for number, (page, _) in enumerate(found)]
 
@@ -56,6 +63,8 @@ def test_commands_run_one_after_the_other(page: str, text: str, tmp_path: Path) 
     program.write_text(f"#!{sys.executable}\n{script}")
     program.chmod(0o755)
     environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    for name, content in files_of(page).items():
+        (tmp_path / name).write_text(content)
     commands = [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
     assert commands
     for command in commands:
@@ -67,7 +76,10 @@ def test_commands_run_one_after_the_other(page: str, text: str, tmp_path: Path) 
         assert reply.returncode == 0, f"{page}: {command}: {reply.stderr}"
 
 
-@pytest.mark.parametrize(("page", "text"), blocks("toml"), ids=names(blocks("toml")))
+COMPLETE = [(page, text) for page, text in blocks("toml") if text not in files_of(page).values()]
+
+
+@pytest.mark.parametrize(("page", "text"), COMPLETE, ids=names(COMPLETE))
 def test_toml_block_is_a_complete_configuration(page: str, text: str) -> None:
     assert parse(text, page) == load_preset("digits")
     assert tomllib.loads(text) == tomllib.loads(load_preset("digits").to_toml()), "a setting is missing"

@@ -22,8 +22,10 @@ from torch import Tensor, nn
 from fedrank.ballots.frame import Frame
 from fedrank.data import SOURCES, Inputs, Preprocess, Source, find_source
 from fedrank.errors import ConfigError, DataError, FedrankError, RunError
-from fedrank.experiment.config import Experiment, NetworkSection
-from fedrank.experiment.rundir import RunDirectory, write_output
+from fedrank.experiment.config import Experiment
+from fedrank.experiment.parts import Parts
+from fedrank.experiment.rundir import PARTS, RunDirectory, write_output
+from fedrank.experiment.sections import NetworkSection
 from fedrank.methods import FRL
 from fedrank.methods.frl import FRLState
 from fedrank.nn import NETWORKS, Supernetwork, supernetwork
@@ -79,11 +81,15 @@ def export(run: RunDirectory, method: Any, state: Any, to: str, path: Path) -> N
             f"{run.path}: a model of your own is exported --to torch only; for other formats, take the "
             f"module from Python: fedrank.load({str(run.path)!r}).subnetwork()"
         )
-    source = find_source(run.experiment.data.name)
     match to:
         case "onnx":
-            write_output(path, onnx_bytes(WithPreprocessing(model, source.preprocess), source))
+            write_output(path, onnx_bytes(model, *_stored_inputs(run, run.experiment)))
         case "fedrank":
+            if run.experiment.data.own or run.experiment.network.own:
+                raise ConfigError(
+                    f"{run.path}: who opens such a file must know the network and the data by name; "
+                    "export a model or data of your own --to onnx or torch"
+                )
             if not isinstance(method, FRL):
                 raise ConfigError(
                     f"{run.path}: {run.experiment.method.name} trains weights; only frl exports --to fedrank"
@@ -93,13 +99,26 @@ def export(run: RunDirectory, method: Any, state: Any, to: str, path: Path) -> N
             raise ConfigError(f"unknown format {to!r}{did_you_mean(to, SUFFIXES)}")
 
 
-def onnx_bytes(model: nn.Module, source: Source) -> bytes:
-    """Return a model as ONNX, for batches of any size."""
+def _stored_inputs(run: RunDirectory, experiment: Experiment) -> tuple[str, Sequence[int], Preprocess]:
+    """Return the name of a run's data, the shape of a sample, and what is done to it before the network."""
+    name = experiment.data.name
+    if not experiment.data.own:
+        source = find_source(name)
+        return name, source.shape, source.preprocess
+    parts = Parts.read(run)
+    if parts is None or parts.data is None:
+        raise RunError(f"{run.path}: {PARTS} is missing, which says what the inputs of the model are")
+    return name, parts.data.shape, parts.data.preprocessing()
+
+
+def onnx_bytes(network: nn.Module, data: str, shape: Sequence[int], preprocess: Preprocess) -> bytes:
+    """Return a model that takes inputs as they are stored as ONNX, for batches of any size."""
     try:
         import onnxscript  # noqa: F401  (the exporter needs it)
     except ModuleNotFoundError:
         raise ConfigError("ONNX support is not installed; run: pip install 'fedrank[onnx]'") from None
-    example = torch.zeros(2, *source.shape)
+    model = WithPreprocessing(network, preprocess)
+    example = torch.zeros(2, *shape)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -108,13 +127,13 @@ def onnx_bytes(model: nn.Module, source: Source) -> bytes:
             (example,),
             dynamo=True,
             verbose=False,
-            input_names=["images"],
+            input_names=["images" if data in SOURCES else "inputs"],
             output_names=["logits"],
             dynamic_shapes=({0: torch.export.Dim("images")},),
         )
     assert program is not None
     model_proto = program.model_proto
-    model_proto.metadata_props.add(key=DATA, value=source.name)
+    model_proto.metadata_props.add(key=DATA, value=data)
     return bytes(model_proto.SerializeToString())
 
 
@@ -214,14 +233,17 @@ def _open_onnx(path: Path) -> Portable:
         raise RunError(f"{path}: no such file") from None
     except Exception as error:  # the runtime's exceptions share no base class
         raise RunError(f"{path}: not an ONNX model ({error})") from error
+    data = session.get_modelmeta().custom_metadata_map.get(DATA)
+    if data and data not in SOURCES:
+        raise RunError(f"{path}: was trained on {data}, which fedrank does not know; use onnxruntime")
     inputs, outputs = session.get_inputs(), session.get_outputs()
     if [(each.name, each.type, len(each.shape)) for each in inputs] != [("images", "tensor(float)", 4)] or [
         (each.name, len(each.shape)) for each in outputs
     ] != [("logits", 2)]:
         raise RunError(f"{path}: not exported by fedrank; expected an input 'images' and an output 'logits'")
-    source = SOURCES.get(session.get_modelmeta().custom_metadata_map.get(DATA, ""))
-    if source is None:
+    if not data:
         raise RunError(f"{path}: does not name its data set, as models exported by fedrank do")
+    source = SOURCES[data]
     shape, classes = tuple(inputs[0].shape[1:]), outputs[0].shape[1]
     if shape != source.shape or not isinstance(classes, int) or classes < source.classes:
         raise RunError(f"{path}: takes images of shape {shape} and does not fit {source.name}")

@@ -134,8 +134,9 @@ def load(path: str | Path, *, net: nn.Module | Supernetwork | None = None) -> Ru
     net : the model that was trained, or its supernetwork. It may be omitted if its class can be imported and
         takes no arguments. Without the model, only `Run.subnetwork` fails.
 
-    Nothing in the directory is executed; of the names that it contains, only classes and functions that can
-    be imported are used. A model that is not the one of the run raises ModelError.
+    Nothing in the directory is executed, but modules that it names are imported, and so run: for a
+    configuration, those of its network and its `imports`; else those of classes and functions. A model that
+    is not the one of the run raises an error.
     """
     directory = RunDirectory.open(Path(path))
     settings = directory.experiment

@@ -6,15 +6,15 @@ import pytest
 
 from fedrank.data import SOURCES
 from fedrank.errors import ConfigError
+from fedrank.experiment import sections
 from fedrank.experiment.config import (
-    DataSection,
-    NetworkSection,
     load_file,
     load_preset,
     parse,
     preset_names,
     preset_text,
 )
+from fedrank.experiment.sections import NetworkSection
 from fedrank.nn import NETWORKS, Scores
 from fedrank.nn.init import WEIGHT_INITIALIZERS
 
@@ -26,10 +26,10 @@ def choices(section: type, field: str) -> tuple[str, ...]:
 
 
 def test_the_choices_are_those_that_exist() -> None:
-    assert choices(NetworkSection, "name") == tuple(NETWORKS)
+    assert tuple(NETWORKS) == sections.NETWORKS
     assert choices(NetworkSection, "weights") == tuple(WEIGHT_INITIALIZERS)
     assert choices(NetworkSection, "scores") == tuple(Scores)
-    assert choices(DataSection, "name") == tuple(SOURCES)
+    assert tuple(SOURCES) == sections.DATA
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,24 @@ def test_settings_are_laid_over_a_preset() -> None:
         ),
         ("method.assumed_malicious=true", "assumed_malicious = true: expected a share"),
         ("method.assumed_malicious=actual", "is for methods that train weights"),
-        ("network.name=resnet", "input should be 'lenet-digits', 'lenet'"),
+        ("network.name=vgg", 'network.name = "vgg": unknown name; known: lenet-digits, lenet'),
+        (
+            "network=lenett",
+            "--set network=lenett: network.name = \"lenett\": unknown name; did you mean 'lenet'?",
+        ),
+        ("network=mine.py:Net", "name the module, not its file: 'mine:Net'"),
+        ("network=models/mine.py:Net", "name the module, not its file: 'models.mine:Net'"),
+        ("network=mine:", "expected an import path, such as mypackage.models:Net"),
+        ("network=mine:a b", "expected an import path"),
+        (
+            "data=mnits",
+            "unknown name; did you mean 'mnist'?; for your own: mine.npz or mypackage.data:clients",
+        ),
+        ("data.preprocess=none", "digits has its own preprocessing"),
+        ("data.test_share=0", "test_share must be more than 0"),
+        ("data.preprocess=nope", "data.preprocess"),
+        ("imports=mine", 'imports = "mine": input should be a valid tuple'),
+        ('imports=["no_such_module"]', "there is no module 'no_such_module'"),
         ("data.clients=0", "data.clients = 0"),
         ("data.beta=-1", "data.beta = -1"),
         ("data.partition=writer", "has no writers"),
@@ -133,6 +150,57 @@ def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, old: str, new: str,
     with pytest.raises(ConfigError) as refusal:
         load_file(path)
     assert complaint in str(refusal.value)
+
+
+def test_a_string_is_short_for_a_table_with_a_name() -> None:
+    text = DIGITS.replace('[data]\nname = "digits"', "[data]\nname = 'mine.npz'")
+    short = 'network = "mine:Net"\n' + text.replace('[network]\nname = "lenet-digits"', "")
+    spelled_out = text.replace('"lenet-digits"', '"mine:Net"')
+    assert parse(short, "short") == parse(spelled_out, "long")
+    assert load_preset("digits", ["network=mine:Net", "network.keep=0.8"]).network.keep == 0.8
+
+
+def test_an_unknown_name_is_found_in_the_line_of_its_short_form() -> None:
+    text = 'network = "lenett"\n' + DIGITS.replace('[network]\nname = "lenet-digits"', "")
+    with pytest.raises(ConfigError, match=r"my.toml, line 1: network.name = \"lenett\": unknown name"):
+        parse(text, "my.toml")
+
+
+def test_data_divided_among_clients_has_no_partition_and_other_data_has_the_usual_one() -> None:
+    divided = load_preset("digits", ["data=mine.npz"]).data
+    assert (divided.partition, divided.clients) == (None, None)
+    assert load_preset("digits", ["data=mine.npz", "data.clients=30"]).data.partition == "dirichlet"
+    with pytest.raises(ConfigError, match="partition 'iid' needs the number of clients"):
+        load_preset("digits", ["data=mine.npz", "data.partition=iid"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("{mean = [0.1], sd = [1.0]}", "unknown key 'sd'; did you mean 'std'?"),
+        ("{mean = [0.1, 0.2, 0.3], std = [1.0, 1.0]}", "got 3 means but 2 standard deviations"),
+        ("{std = [0.0]}", "scale and std must be positive"),
+    ],
+)
+def test_values_of_a_preprocessing_are_checked(setting: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint.replace("?", r"\?")):
+        load_preset("digits", ["data=mine.npz", f"data.preprocess={setting}"])
+
+
+def test_own_parts_read_back_as_themselves() -> None:
+    settings = ["data=mine.npz", "data.preprocess={mean = 0.5}", "network=mine:Net", "network.fix=true"]
+    own = load_preset("digits", settings)
+    assert own.data.preprocess == {"scale": 1.0, "mean": [0.5], "std": [1.0]}
+    again = parse(own.to_toml(), "again")
+    assert again == own
+    assert again.fingerprint() == own.fingerprint()
+
+
+def test_what_is_new_does_not_change_the_digest_of_what_is_not() -> None:
+    expected = "af8420ce749ad45c174e64925b0af6d4133b7ac0742b460aa7326ed27c4e361a"
+    assert load_preset("digits").fingerprint() == expected
+    assert load_preset("digits", ["imports=['json']"]).fingerprint() == expected
+    assert load_preset("digits", ["network.fix=true"]).fingerprint() != expected
 
 
 def test_all_problems_are_reported_at_once() -> None:

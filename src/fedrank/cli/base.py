@@ -73,6 +73,14 @@ Log = Annotated[
     str | None,
     typer.Option("--log", help="Also log every round to: tensorboard.", show_default="nowhere"),
 ]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="Import a module with attacks and rules of your own; repeatable.",
+    ),
+]
 SameDevice = Annotated[
     str | None,
     typer.Option(help="Device for training: cpu or cuda.", show_default="same as before"),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedrank.cli.base import app, complete_preset, out, say
+from fedrank.cli.base import Imports, app, complete_preset, out, say
 from fedrank.errors import ConfigError
 
 
@@ -47,8 +47,9 @@ def methods() -> None:
 
 
 @app.command(rich_help_panel="Reference")
-def attacks() -> None:
+def attacks(imports: Imports = None) -> None:
     """List the attacks of malicious clients: values of [bold]attack.name[/]."""
+    _import(imports)
     from fedrank.attacks import ATTACKS, Attack
     from fedrank.parameters import described
     from fedrank.report.lists import listing
@@ -61,8 +62,9 @@ def attacks() -> None:
 
 
 @app.command(rich_help_panel="Reference")
-def aggregators() -> None:
+def aggregators(imports: Imports = None) -> None:
     """List the aggregation rules: values of [bold]method.aggregator[/], joined by +."""
+    _import(imports)
     from fedrank.aggregators import RULES
     from fedrank.parameters import described
     from fedrank.report.lists import listing
@@ -76,6 +78,13 @@ def aggregators() -> None:
         for rule in RULES.values()
     )
     out.print(listing(rows))
+
+
+def _import(imports: list[str] | None) -> None:
+    from fedrank.importing import imported_module
+
+    for name in imports or ():
+        imported_module(name)
 
 
 def _complete_network() -> list[str]:

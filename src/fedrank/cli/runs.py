@@ -11,6 +11,7 @@ import typer
 from fedrank.cli.base import (
     DataDir,
     Device,
+    Imports,
     Log,
     RunDirArgument,
     SameDevice,
@@ -84,6 +85,7 @@ def run(
     config: ConfigArgument = None,
     preset: Preset = None,
     settings: Settings = None,
+    imports: Imports = None,
     out_dir: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Run directory to create.", show_default="runs/NAME-DATE-TIME"),
@@ -101,7 +103,7 @@ def run(
     'fedrank show PRESET' prints all settings. Ctrl-C finishes the current round and saves.
     """
     check_log(log)
-    experiment = _experiment(config, preset, settings)
+    experiment = _experiment(config, preset, settings, imports)
     from fedrank.data import default_data_dir
     from fedrank.engine import default_workers
     from fedrank.experiment.environment import describe
@@ -116,14 +118,16 @@ def run(
     run_to_the_end(directory, setup, workers, device, log)
 
 
-def _experiment(config: Path | None, preset: str | None, settings: list[str] | None) -> Experiment:
+def _experiment(
+    config: Path | None, preset: str | None, settings: list[str] | None, imports: list[str] | None
+) -> Experiment:
     """Return the configuration in a file or preset."""
     from fedrank.experiment.config import load_file, load_preset
 
     if preset is not None and config is None:
-        return load_preset(preset, settings or ())
+        return load_preset(preset, settings or (), imports or ())
     if config is not None and preset is None:
-        return load_file(config, settings or ())
+        return load_file(config, settings or (), imports or ())
     raise ConfigError("expected either a TOML file or --preset; 'fedrank presets' lists the presets")
 
 
@@ -132,13 +136,14 @@ def diagnose(
     config: ConfigArgument = None,
     preset: Preset = None,
     settings: Settings = None,
+    imports: Imports = None,
     data_dir: DataDir = None,
 ) -> None:
     """Show the layers, the inputs and the clients of an experiment before the first round, with warnings.
 
     [bold]fedrank diagnose --preset digits --set network.keep=0.8[/]
     """
-    experiment = _experiment(config, preset, settings)
+    experiment = _experiment(config, preset, settings, imports)
 
     from fedrank import diagnosis
     from fedrank.data import default_data_dir

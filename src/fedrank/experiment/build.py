@@ -5,18 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
 from fedrank.attacks import attack_named
-from fedrank.data import IID, ByWriter, Dirichlet, Federation, Loaded, Partition, Shards, load, partition
-from fedrank.errors import ConfigError, ModelError
+from fedrank.data import IID, ByWriter, Dirichlet, Federation, Partition, Shards, load, partition
 from fedrank.experiment.adversary import Adversary, draw_malicious
-from fedrank.experiment.config import DataSection, Experiment
+from fedrank.experiment.config import Experiment
+from fedrank.experiment.own import own_federation, own_module, part_named
 from fedrank.experiment.rounds import RunSetup, Schedule, check_fit
+from fedrank.experiment.sections import DataSection
 from fedrank.methods import FRL, FedAvg, Method, SignSGD, TopK
-from fedrank.nn import NETWORKS, LocalTraining, supernetwork
+from fedrank.nn import NETWORKS, LocalTraining, Network, PlainNetwork, Supernetwork, supernetwork
 
 
 def build(experiment: Experiment, data_dir: Path) -> RunSetup:
     """Load and partition the data and build the network; raise an error if the parts do not fit."""
+    experiment.import_modules()
     federation = build_federation(experiment.data, experiment.seed, data_dir)
     schedule = Schedule(experiment.rounds, experiment.clients_per_round, experiment.evaluate_every)
     schedule.check(federation)
@@ -27,49 +33,64 @@ def build(experiment: Experiment, data_dir: Path) -> RunSetup:
 
 def build_federation(data: DataSection, seed: int, data_dir: Path) -> Federation:
     """Load the data and partition it among the clients."""
+    if data.own:
+        return own_federation(data, seed, lambda: _partition(data))
     loaded = load(data.name, data_dir)
     return partition(
         loaded.dataset,
         loaded.train_count,
-        by=_partition(data, loaded),
+        by=_partition(data, loaded.writers),
         clients=data.clients,
         seed=seed,
         test_share=data.test_share,
     )
 
 
-def _partition(data: DataSection, loaded: Loaded) -> Partition:
+def _partition(data: DataSection, writers: NDArray[np.str_] | None = None) -> Partition:
     match data.partition:
-        case "dirichlet":
-            return Dirichlet(data.beta)
         case "shards":
             return Shards(data.shards_per_client, data.test_shards)
         case "iid":
             return IID()
         case "writer":
-            assert loaded.writers is not None
-            return ByWriter(loaded.writers)
+            assert writers is not None
+            return ByWriter(writers)
+        case _:
+            return Dirichlet(data.beta)
 
 
 def check_network(experiment: Experiment, federation: Federation) -> None:
     """Raise ConfigError if the network does not fit the data."""
-    name = experiment.network.name
-    try:
-        check_fit(NETWORKS[name](), federation)
-    except ModelError as error:
-        raise ConfigError(f"network.name = {name!r}: {error}") from None
+    with part_named("network", experiment.network.name):
+        check_fit(_module(experiment), federation)
+
+
+def _module(experiment: Experiment) -> nn.Module:
+    section = experiment.network
+    return own_module(section.name, experiment.seed) if section.own else NETWORKS[section.name]()
+
+
+def build_network(experiment: Experiment) -> Network:
+    """Return the network; methods that train weights take a module of one's own as it is."""
+    section = experiment.network
+    with part_named("network", section.name):
+        module = _module(experiment)
+        if section.own and experiment.method.name != "frl":
+            return PlainNetwork.of(module, experiment.seed)
+        return supernetwork(
+            module,
+            seed=experiment.seed,
+            keep=section.keep,
+            weights=section.weights,
+            scores=section.scores,
+            fix=section.fix,
+        )
 
 
 def build_method(experiment: Experiment) -> Method[Any]:
     """Return the method of an experiment."""
-    section = experiment.network
-    network = supernetwork(
-        NETWORKS[section.name](),
-        seed=experiment.seed,
-        keep=section.keep,
-        weights=section.weights,
-        scores=section.scores,
-    )
+    experiment.import_modules()
+    network = build_network(experiment)
     local = experiment.local
     training = LocalTraining(
         epochs=local.epochs,
@@ -84,6 +105,7 @@ def build_method(experiment: Experiment) -> Method[Any]:
     match method.name:
         case "frl":
             wire, memory = experiment.wire, method.memory * 2**20
+            assert isinstance(network, Supernetwork)
             return FRL(
                 network, training, wire.ballots, wire.broadcasts, decay, run, method.vote, assumed, memory
             )

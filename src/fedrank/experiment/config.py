@@ -6,13 +6,21 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import to_json
 
 from fedrank.aggregators import RULES, Aggregator, AssumedMalicious
@@ -20,89 +28,13 @@ from fedrank.attacks import ATTACKS, Target, attack_named
 from fedrank.ballots import BallotFormat
 from fedrank.errors import ConfigError
 from fedrank.experiment.former_names import former_attack, former_method, renewed_attack, renewed_method
+from fedrank.experiment.sections import DataSection, LocalSection, NetworkSection, Section, checked
+from fedrank.importing import imported_module
 from fedrank.parameters import did_you_mean, parameters_of
 
-T = TypeVar("T")
-
-
-def _checked(check: Callable[[], T]) -> T:
-    """Turn a ConfigError into the ValueError that pydantic expects."""
-    try:
-        return check()
-    except ConfigError as error:
-        raise ValueError(str(error)) from error
-
-
 BORDA = "borda"
-
-
-class Section(BaseModel):
-    """A part of a configuration; rejects unknown keys and wrong types."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-    def flat(self) -> dict[str, Any]:
-        """Return all settings by their full names, such as local.epochs."""
-        found: dict[str, Any] = {}
-        for key, value in self.model_dump().items():
-            if isinstance(value, dict):
-                found |= {f"{key}.{inner}": setting for inner, setting in value.items()}
-            else:
-                found[key] = value
-        return found
-
-
-class DataSection(Section):
-    """The data set, and its partition among the clients."""
-
-    name: Literal["digits", "mnist", "cifar10", "femnist"]
-    partition: Literal["dirichlet", "shards", "iid", "writer"] = "dirichlet"
-    clients: int | None = Field(default=None, ge=1)
-    beta: float = Field(default=1.0, gt=0)
-    shards_per_client: int = Field(default=2, ge=1)
-    test_shards: bool = False
-    test_share: float = Field(default=0.2, gt=0, lt=1)
-
-    @model_validator(mode="after")
-    def _clients_are_known(self) -> Self:
-        if self.clients is None and self.partition != "writer":
-            raise ValueError(f"partition {self.partition!r} needs the number of clients")
-        if self.partition == "writer" and self.name != "femnist":
-            raise ValueError(f"{self.name} has no writers; only femnist supports partition 'writer'")
-        if self.test_shards and (self.partition != "shards" or self.name not in ("mnist", "cifar10")):
-            raise ValueError(
-                "test_shards needs partition 'shards' and an official test set (mnist or cifar10)"
-            )
-        return self
-
-
-class NetworkSection(Section):
-    """The supernetwork."""
-
-    name: Literal["lenet-digits", "lenet", "lenet-62", "conv2", "conv4", "conv6", "conv8"]
-    keep: float = Field(default=0.5, ge=0, le=1)
-    weights: Literal["signed-kaiming-constant", "kaiming-normal", "glorot-normal", "kaiming-uniform"] = (
-        "signed-kaiming-constant"
-    )
-    scores: Literal["signed", "magnitude", "authors"] = "signed"
-
-    @field_validator("keep")
-    @classmethod
-    def _keeps_an_edge(cls, keep: float) -> float:
-        if keep == 0:
-            raise ValueError("must be more than 0: without edges, every output is 0")
-        return keep
-
-
-class LocalSection(Section):
-    """How a client trains."""
-
-    epochs: int = Field(ge=1)
-    learning_rate: float = Field(gt=0)
-    momentum: float = Field(default=0.9, ge=0, lt=1)
-    weight_decay: float = Field(default=1e-4, ge=0)
-    batch_size: int = Field(ge=1)
-    rate_decay: float = Field(default=0.999, gt=0, le=1)
+NAMED = ("data", "network")
+"""Tables that may be given as a string, which is their name."""
 
 
 class MethodSection(Section):
@@ -128,14 +60,17 @@ class MethodSection(Section):
 
     @field_validator("aggregator", "vote")
     @classmethod
-    def _is_a_rule(cls, value: str | dict[str, Any]) -> str | dict[str, Any]:
+    def _is_a_rule(cls, value: str | dict[str, Any], info: ValidationInfo) -> str | dict[str, Any]:
         """Validate a rule; drop parameters that equal their defaults."""
         if value == BORDA:
             return BORDA
         known = [*(name for name, rule in RULES.items() if not rule.is_preaggregator), BORDA]
+        named = value if isinstance(value, str) else str(value.get("name"))
+        if _trusts(info) and not {*named.split("+")} <= RULES.keys():
+            return value
         if isinstance(value, str) and "+" not in value and value not in known:
             raise ValueError(f"unknown rule {value!r}{did_you_mean(value, known)}")
-        rule = _checked(lambda: Aggregator.of(value))
+        rule = checked(lambda: Aggregator.of(value))
         return {"name": rule.name, **rule.parameters} if rule.parameters else rule.name
 
     @field_validator("assumed_malicious", mode="before")
@@ -167,7 +102,7 @@ class WireSection(Section):
     @field_validator("ballots", "broadcasts")
     @classmethod
     def _is_a_kind(cls, words: str) -> str:
-        return _checked(lambda: str(BallotFormat.parse(words)))
+        return checked(lambda: str(BallotFormat.parse(words)))
 
     @model_validator(mode="after")
     def _clients_need_the_whole_ranking(self) -> Self:
@@ -188,8 +123,8 @@ class AttackSection(Section):
 
     @field_validator("name")
     @classmethod
-    def _is_known(cls, name: str) -> str:
-        return name if name == "none" else _checked(lambda: attack_named(name).name)
+    def _is_known(cls, name: str, info: ValidationInfo) -> str:
+        return name if name == "none" or _trusts(info) else checked(lambda: attack_named(name).name)
 
     @model_validator(mode="after")
     def _both_or_neither(self) -> Self:
@@ -205,13 +140,15 @@ class AttackSection(Section):
     @model_validator(mode="after")
     def _takes_its_parameters(self) -> Self:
         """Reject unknown parameters; drop parameters that equal their defaults."""
+        if self.name not in {"none", *ATTACKS}:
+            return self
         given = self.parameters
         defaults = {} if self.name == "none" else _defaults(self.name)
         if unknown := sorted(given.keys() - defaults.keys()):
             known = [*type(self).model_fields, *defaults]
             raise ValueError(f"unknown key 'attack.{unknown[0]}'{did_you_mean(unknown[0], known)}")
         if given:
-            _checked(lambda: attack_named(self.name).having(**given))
+            checked(lambda: attack_named(self.name).having(**given))
         for name, default in defaults.items():
             if given.get(name) == default:
                 del given[name]
@@ -226,6 +163,11 @@ class AttackSection(Section):
 def _defaults(attack: str) -> dict[str, Any]:
     fields = parameters_of(attack_named(attack).function).model_fields
     return {name: field.default for name, field in fields.items()}
+
+
+def _trusts(info: ValidationInfo) -> bool:
+    """Return whether names may be unknown, because the modules that register them have not been imported."""
+    return bool(info.context)
 
 
 class Experiment(Section):
@@ -244,6 +186,8 @@ class Experiment(Section):
     method: MethodSection = MethodSection()
     wire: WireSection = WireSection()
     attack: AttackSection = AttackSection()
+    imports: tuple[str, ...] = Field(default=(), strict=False)
+    """Modules that register attacks and rules of one's own."""
 
     @model_validator(mode="after")
     def _enough_clients(self) -> Self:
@@ -255,7 +199,7 @@ class Experiment(Section):
 
     @model_validator(mode="after")
     def _attack_fits(self) -> Self:
-        if self.attack.name != "none":
+        if self.attack.name in ATTACKS:
             target = ATTACKS[self.attack.name].target
             sent = Target.RANKINGS if self.method.name == "frl" else Target.WEIGHTS
             if target not in (sent, Target.EITHER):
@@ -264,9 +208,14 @@ class Experiment(Section):
                 )
         return self
 
+    def flat(self) -> dict[str, Any]:
+        """Return all settings by their full names, such as local.epochs."""
+        return super().flat() | {"imports": ", ".join(self.imports)}
+
     def fingerprint(self) -> str:
         """Return a digest of the settings that determine the result of a round."""
-        values = self.model_dump(exclude={"name": True, "rounds": True, "evaluate_every": True})
+        free = {"name": True, "rounds": True, "evaluate_every": True, "imports": True}
+        values = self.model_dump(exclude=free)
         del values["method"]["memory"]
         if self.method.name != "frl":  # the vote does not apply; this was its default when digests were made
             values["method"]["vote"] = "screened-mean"
@@ -274,6 +223,10 @@ class Experiment(Section):
             del values["attack"]["lies"]
         if not self.data.test_shards:  # older versions had no such setting
             del values["data"]["test_shards"]
+        if not self.network.fix:
+            del values["network"]["fix"]
+        if self.data.preprocess is None:
+            del values["data"]["preprocess"]
         values["method"] = former_method(values["method"])
         values["attack"] = former_attack(values["attack"])
         return hashlib.sha256(to_json(values)).hexdigest()
@@ -281,6 +234,11 @@ class Experiment(Section):
     def to_toml(self) -> str:
         """Return the whole configuration as TOML."""
         return tomli_w.dumps(self.model_dump(exclude_none=True))
+
+    def import_modules(self) -> None:
+        """Import the modules with parts of the user's own, which runs their code."""
+        for name in self.imports:
+            imported_module(name)
 
 
 def preset_names() -> list[str]:
@@ -296,12 +254,14 @@ def preset_text(name: str) -> str:
     return (resources.files("fedrank.experiment") / "presets" / f"{name}.toml").read_text("utf-8")
 
 
-def load_preset(name: str, settings: Sequence[str] = ()) -> Experiment:
+def load_preset(name: str, settings: Sequence[str] = (), imports: Iterable[str] = ()) -> Experiment:
     """Return a built-in preset, overridden by `settings` (key=value)."""
-    return parse(preset_text(name), f"preset {name}", settings)
+    return parse(preset_text(name), f"preset {name}", settings, imports)
 
 
-def load_file(path: Path, settings: Sequence[str] = ()) -> Experiment:
+def load_file(
+    path: Path, settings: Sequence[str] = (), imports: Iterable[str] = (), *, run_code: bool = True
+) -> Experiment:
     """Return the configuration in a TOML file, overridden by `settings` (key=value)."""
     try:
         text = path.read_text("utf-8")
@@ -310,23 +270,54 @@ def load_file(path: Path, settings: Sequence[str] = ()) -> Experiment:
         raise ConfigError(f"{path}: no such file. To use a preset, pass --preset{hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error})") from error
-    return parse(text, str(path), settings)
+    return parse(text, str(path), settings, imports, run_code=run_code)
 
 
-def parse(text: str, origin: str, settings: Sequence[str] = ()) -> Experiment:
-    """Validate a configuration's TOML text; `origin` names it in error messages."""
+def parse(
+    text: str,
+    origin: str,
+    settings: Sequence[str] = (),
+    imports: Iterable[str] = (),
+    *,
+    run_code: bool = True,
+) -> Experiment:
+    """Validate a configuration's TOML text.
+
+    Parameters
+    ----------
+    text, settings : the TOML text, overridden by key=value.
+    origin : names the text in error messages.
+    imports : modules with attacks and rules of the user's own, beside those that the text names.
+    run_code : import these modules, which runs their code. Otherwise names that only they know are accepted.
+    """
     try:
         values = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{origin}: invalid TOML ({error})") from None
+    for key in NAMED:
+        if isinstance(values.get(key), str):
+            values[key] = {"name": values[key]}
     locations: dict[str, str] = {}
     for setting in settings:
         locations[_override(values, setting)] = f"--set {setting}"
+    modules = _modules(values, imports)
+    if run_code:
+        for name in modules:
+            imported_module(name)
     try:
-        return Experiment.model_validate(values)
+        return Experiment.model_validate(values, context=modules and not run_code)
     except ValidationError as error:
         problems = [_explain(problem, origin, text, locations) for problem in error.errors()]
         raise ConfigError("\n".join(problems)) from None
+
+
+def _modules(values: dict[str, Any], more: Iterable[str]) -> list[str]:
+    """Return the modules to import, which are now among the values; validation rejects what is no list."""
+    modules = values.get("imports", [])
+    if not (isinstance(modules, list) and all(isinstance(name, str) for name in modules)):
+        return []
+    values["imports"] = modules = list(dict.fromkeys((*modules, *more)))
+    return modules
 
 
 def _override(values: dict[str, Any], setting: str) -> str:
@@ -339,6 +330,9 @@ def _override(values: dict[str, Any], setting: str) -> str:
         value = tomllib.loads(f"value = {literal}")["value"]
     except (tomllib.TOMLDecodeError, RecursionError):
         value = literal.strip()  # a bare word is a string
+    if key in NAMED and isinstance(value, str):
+        values[key] = {}
+        key += ".name"
     *tables, last = key.split(".")
     for table in tables:
         values = values.setdefault(table, {})
@@ -351,6 +345,8 @@ def _override(values: dict[str, Any], setting: str) -> str:
 def _explain(problem: Any, origin: str, text: str, locations: dict[str, str]) -> str:
     key = ".".join(str(part) for part in problem["loc"])
     location = locations.get(key) or _location(key, origin, text)
+    if location == origin and key.removesuffix(".name") in NAMED:
+        location = _location(key.removesuffix(".name"), origin, text)
     if problem["type"] == "extra_forbidden":
         *tables, last = problem["loc"]
         known = _known_keys(tables)

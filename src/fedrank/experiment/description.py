@@ -22,14 +22,15 @@ from torch import nn
 from fedrank.aggregators import Aggregator
 from fedrank.data import Federation
 from fedrank.data.digest import data_digest
-from fedrank.errors import ModelError, RunError
+from fedrank.errors import ConfigError, ModelError, RunError
 from fedrank.experiment.adversary import Adversary
-from fedrank.experiment.config import Section
 from fedrank.experiment.records import first_problem
 from fedrank.experiment.rounds import Schedule
+from fedrank.experiment.sections import Section
+from fedrank.importing import import_path, imported
 from fedrank.methods import METHODS, Method
 from fedrank.nn import LocalTraining, Network, Scores, Supernetwork, supernetwork
-from fedrank.nn.rebuild import MissingModel, import_path, imported, model_from, structure_digest
+from fedrank.nn.rebuild import MissingModel, model_from, structure_digest
 from fedrank.rank import Layout
 
 FREE = ("name", "rounds", "evaluate_every", "network.source", "method.memory")
@@ -118,7 +119,7 @@ class Description(Section):
             rounds=schedule.rounds,
             clients_per_round=schedule.per_round,
             evaluate_every=schedule.evaluate_every,
-            data=_data(federation),
+            data=describe_data(federation),
             network=_network(method.network),
             local=_plain_fields(getattr(method, "local", None)),
             method=OwnMethod(
@@ -208,7 +209,8 @@ class Description(Section):
         return Supernetwork(missing, Layout.of(shapes), section.seed, section.keep, section.weights, scores)
 
 
-def _data(federation: Federation) -> OwnData:
+def describe_data(federation: Federation) -> OwnData:
+    """Describe the data of all clients."""
     dataset = federation.dataset
     return OwnData(
         clients=len(federation.clients),
@@ -303,7 +305,7 @@ def _revived(value: Any) -> Any:
         return value
     try:
         return imported(value[FUNCTION])
-    except ModelError as error:
+    except ConfigError as error:
         reason = str(error)
 
     def missing(*_: Any) -> Any:

@@ -1,6 +1,7 @@
 """The run directory: all files of a run, written so that a crash loses no completed round.
 
 config.toml       the complete configuration; for a run of `fedrank.train`, description.toml
+parts.toml        digests of a model and data of the user's own that the configuration names
 environment.json  versions, machine, data directory
 metrics.jsonl     one line per round
 checkpoint.npz    the state after the last completed round
@@ -35,7 +36,8 @@ FORMAT = 3
 CONFIG, DESCRIPTION = Experiment.FILE, Description.FILE
 ENVIRONMENT, METRICS = "environment.json", "metrics.jsonl"
 CHECKPOINT, SUMMARY = "checkpoint.npz", "summary.json"
-OWN_FILES = {CONFIG, DESCRIPTION, ENVIRONMENT, METRICS, CHECKPOINT, SUMMARY}
+PARTS = "parts.toml"
+OWN_FILES = {CONFIG, DESCRIPTION, PARTS, ENVIRONMENT, METRICS, CHECKPOINT, SUMMARY}
 
 RunSettings = Experiment | Description
 """What determines a run: a configuration, or the description of a run with a model and data of one's own."""
@@ -99,7 +101,7 @@ class RunDirectory:
                 f"{path}: this run directory has format {written_as}, written by fedrank "
                 f"{environment.get('fedrank', 'of an unknown version')}; this version reads format {FORMAT}"
             )
-        settings = Description.read(path / DESCRIPTION) if own else load_file(path / CONFIG)
+        settings = Description.read(path / DESCRIPTION) if own else load_file(path / CONFIG, run_code=False)
         return cls(path, settings, environment)
 
     @property
@@ -212,6 +214,10 @@ class RunDirectory:
     def write_metrics(self, records: Iterable[RoundRecord]) -> None:
         """Replace the records of all rounds."""
         self._write(METRICS, b"".join(record.to_json().encode() + b"\n" for record in records))
+
+    def write_parts(self, text: str) -> None:
+        """Write what the run remembers of the user's own parts."""
+        self._write(PARTS, text.encode())
 
     def write_summary(self, summary: Summary) -> None:
         """Write the result of the run."""

@@ -12,6 +12,7 @@ from fedrank.engine import Engine, local_engine
 from fedrank.errors import RunError
 from fedrank.experiment.interrupt import Interrupt
 from fedrank.experiment.metrics import Evaluation
+from fedrank.experiment.parts import check_data, check_network, keep_parts
 from fedrank.experiment.records import RoundRecord, Summary
 from fedrank.experiment.rounds import Round, Rounds, RunSetup, run_rounds
 from fedrank.experiment.rundir import RunDirectory
@@ -81,6 +82,7 @@ def record(
     """
     method, schedule = setup.method, setup.schedule
     state = last_state(directory, method)
+    keep_parts(directory, setup)
     directory.forget_after(state.round)
     observer.begin(state.round, schedule.rounds)
     measured = None
@@ -123,6 +125,7 @@ def evaluate(directory: RunDirectory, setup: RunSetup, *, workers: int, device: 
     """Evaluate the model of the last checkpoint."""
     method, federation = setup.method, setup.federation
     state = last_state(directory, method)
+    check_data(directory, federation)
     if state.round == 0:
         raise RunError(f"{directory.path}: no completed round yet, so there is no model to evaluate")
     begin = time.perf_counter()
@@ -140,6 +143,7 @@ def rehearse(directory: RunDirectory, setup: RunSetup, *, workers: int, device: 
         raise RunError(f"{directory.path}: this method does not vote on edges")
     keeping = replace(method, vote="mean") if method.vote == BORDA else method
     state = last_state(directory, method)
+    check_data(directory, setup.federation)
     schedule = replace(setup.schedule, rounds=state.round + 1, evaluate_every=state.round + 2)
     once = replace(setup, method=keeping, schedule=schedule)
     with local_engine(keeping, setup.federation, workers=workers, device=device) as engine:
@@ -149,6 +153,7 @@ def rehearse(directory: RunDirectory, setup: RunSetup, *, workers: int, device: 
 
 def last_state(directory: RunDirectory, method: Method[Any]) -> Any:
     """Return the state of the last checkpoint, or the initial one."""
+    check_network(directory, method)
     arrays = directory.read_checkpoint()
     return method.init() if arrays is None else method.unpack(arrays)
 

@@ -76,7 +76,7 @@ def run_cells(
     progress(completed)
     if not waiting:
         return
-    for name in dict.fromkeys(cell.experiment.data.name for cell in waiting):
+    for name in dict.fromkeys(cell.experiment.data.name for cell in waiting if not cell.experiment.data.own):
         data_files(name, data_dir)  # missing data should fail now, not hours later
     try:
         folder.mkdir(parents=True, exist_ok=True)

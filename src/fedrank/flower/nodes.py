@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,12 +12,16 @@ from flwr.app import UserConfig
 from fedrank.attacks import attack_named
 from fedrank.ballots.candidates import question_round, question_stage
 from fedrank.data import Client, Dataset, Federation, default_data_dir, find_source
+from fedrank.data.arrays import Inputs, Labels, as_pair
+from fedrank.data.federation import unprocessed
 from fedrank.engine.task import Worker
 from fedrank.errors import ConfigError, DataError
 from fedrank.experiment.adversary import Adversary, divide
 from fedrank.experiment.build import build, build_method, check_network
 from fedrank.experiment.config import Experiment, parse
+from fedrank.experiment.own import shared_preprocess
 from fedrank.experiment.rounds import RunSetup, Schedule
+from fedrank.experiment.sections import DataSection
 from fedrank.flower.client import Voter
 from fedrank.methods import FRL, ClientUpdate
 from fedrank.methods.frl import RoundInput
@@ -87,19 +91,29 @@ def write_own_data(federation: Federation, folder: Path) -> list[Path]:
 
 def read_own_data(path: Path, experiment: Experiment) -> Federation:
     """Return one client's data as a federation of a single client."""
-    source = find_source(experiment.data.name)
     try:
         with np.load(path, allow_pickle=False) as archive:
             train, train_labels, test, test_labels = (archive[part] for part in PARTS)
+        inputs, labels = np.concatenate([train, test]), np.concatenate([train_labels, test_labels])
     except Exception as error:  # reading a damaged archive can raise any exception
         raise DataError(f"{path}: cannot be read as a client's data ({error!r})") from error
-    if train.shape[1:] != source.shape:
-        raise DataError(
-            f"{path}: expected samples of shape {source.shape} ({source.name}), got {train.shape[1:]}"
-        )
-    inputs, labels = np.concatenate([train, test]), np.concatenate([train_labels, test_labels])
     own = Client(np.arange(len(train)), np.arange(len(train), len(inputs)))
-    return Federation(Dataset(inputs, labels, source.classes, source.preprocess), (own,), own.test)
+    return Federation(_dataset(path, experiment.data, inputs, labels), (own,), own.test)
+
+
+def _dataset(path: Path, data: DataSection, inputs: Inputs, labels: Labels) -> Dataset:
+    """Return a client's samples, preprocessed as everywhere else in the run."""
+    if data.own:
+        dataset = unprocessed(*as_pair(inputs, labels, f"{path}: "))
+        preprocess = shared_preprocess(data, inputs)
+        preprocess.check_fits(inputs)
+        return replace(dataset, preprocess=preprocess)
+    source = find_source(data.name)
+    if inputs.shape[1:] != source.shape:
+        raise DataError(
+            f"{path}: expected samples of shape {source.shape} ({source.name}), got {inputs.shape[1:]}"
+        )
+    return Dataset(inputs, labels, source.classes, source.preprocess)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,12 +9,12 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedrank.engine import local_engine
 from fedrank.errors import FedrankError, RunError
-from fedrank.experiment.build import build
 from fedrank.experiment.environment import describe
 from fedrank.experiment.metrics import Evaluation
 from fedrank.experiment.rounds import Rounds
 from fedrank.experiment.rundir import CONFIG, RunDirectory
 from fedrank.experiment.runner import record
+from fedrank.flower.server_data import server_setup
 from fedrank.flower.settings import Settings
 from fedrank.flower.strategy import RankVote
 from fedrank.methods import FRL
@@ -38,26 +38,26 @@ def main(grid: Grid, context: Context) -> None:
 
 def run(grid: Grid, settings: Settings) -> None:
     """Run the remaining rounds and record them."""
-    setup = build(settings.experiment, settings.server_data)
-    method, schedule = setup.method, setup.schedule
+    setup = server_setup(settings.experiment, settings.server_data)
+    method, schedule, federation = setup.method, setup.schedule, setup.federation
     assert isinstance(method, FRL)
     strategy = RankVote(
         method,
         clients_per_round=schedule.per_round,
-        min_available_nodes=settings.min_available_nodes or len(setup.federation.clients),
+        min_available_nodes=settings.min_available_nodes or len(federation.clients),
         min_votes=settings.min_votes,
         deadline=settings.deadline,
         startup_timeout=settings.startup_timeout,
         max_retries=settings.max_retries,
         strikes=settings.strikes,
-        without_data=setup.federation.idle,
+        without_data=federation.idle if federation.voters.size else (),
         adversary=setup.adversary,
     )
     directory = open_directory(settings)
     console = stderr_console()
     with (
         directory.locked(),
-        local_engine(method, setup.federation, workers=1) as engine,
+        local_engine(method, federation, workers=1) as engine,
         RunProgress(console) as progress,
     ):
 

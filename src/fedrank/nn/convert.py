@@ -65,7 +65,8 @@ def supernetwork(
     if obstacles:
         lines = "\n".join(f"  {obstacle}" for obstacle in obstacles)
         repairable = any(obstacle.repair for obstacle in obstacles)
-        hint = "\nPass fix=True to drop biases and replace BatchNorm by GroupNorm." if repairable else ""
+        switch = "Pass fix=True (in a configuration, set network.fix = true)"
+        hint = f"\n{switch} to drop biases and replace BatchNorm by GroupNorm." if repairable else ""
         raise ModelError(f"this model cannot be ranked edge by edge:\n{lines}{hint}")
     layout = Layout.of((name, tuple(weight.shape)) for name, weight in skeleton.named_parameters())
     for weight in skeleton.parameters():

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fedrank.errors import ModelError
+from fedrank.errors import ConfigError, ModelError
+from fedrank.importing import imported
 
 
 class MissingModel(nn.Module):
@@ -33,34 +32,12 @@ class MissingModel(nn.Module):
         raise ModelError(self.reason)
 
 
-def import_path(thing: Any) -> str:
-    """Return where a class or a function is defined.
-
-    >>> import_path(nn.Linear)
-    'torch.nn.modules.linear:Linear'
-    """
-    return f"{thing.__module__}:{thing.__qualname__}"
-
-
-def imported(path: str) -> Any:
-    """Return the class or function with an import path; ModelError if there is none.
-
-    >>> imported("torch.nn:Linear") is nn.Linear
-    True
-    """
-    module, _, name = path.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except Exception as error:  # a user's module can raise any exception
-        raise ModelError(f"{path} cannot be imported ({type(error).__name__}: {error})") from error
-    return found
-
-
 def model_from(path: str) -> nn.Module:
     """Return a model of the class with an import path, made without arguments."""
-    kind = imported(path)
+    try:
+        kind = imported(path)
+    except ConfigError as error:
+        raise ModelError(f"{path} cannot be imported: {error}") from error
     if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
         raise ModelError(f"{path} is not a torch module")
     try:

@@ -1,0 +1,124 @@
+"""What a run remembers of a model and data of the user's own: digests that tell whether they have changed."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from typing import Any, Self
+
+import tomli_w
+from pydantic import ValidationError
+
+from fedrank.data import Federation, Preprocess
+from fedrank.data.digest import data_digest
+from fedrank.errors import RunError
+from fedrank.experiment.config import Experiment
+from fedrank.experiment.description import OwnData, describe_data
+from fedrank.experiment.records import first_problem
+from fedrank.experiment.rounds import RunSetup
+from fedrank.experiment.rundir import PARTS, RunDirectory
+from fedrank.experiment.sections import Section
+from fedrank.methods import Method
+from fedrank.nn import PlainNetwork
+from fedrank.nn.rebuild import structure_digest
+
+WORDS = {
+    "layers": "layers",
+    "structure": "modules",
+    "weights": "initial weights (which follow from the seed if a class or function makes the model)",
+}
+
+
+class DataPart(OwnData):
+    """Data of one's own, as clients train on it."""
+
+    shape: list[int]
+
+    @classmethod
+    def of_federation(cls, federation: Federation) -> Self:
+        """Describe the data of all clients."""
+        shape = list(federation.dataset.inputs.shape[1:])
+        return cls(shape=shape, **describe_data(federation).model_dump())
+
+    def preprocessing(self) -> Preprocess:
+        """Return what was done to the inputs."""
+        return Preprocess(**self.preprocess)
+
+
+class NetworkPart(Section):
+    """A model of one's own; `weights` are its initial ones, unless they follow from the seed."""
+
+    layers: dict[str, list[int]]
+    structure: str
+    weights: str
+
+    @classmethod
+    def of_method(cls, method: Method[Any]) -> Self:
+        """Describe the network of a method."""
+        network = method.network
+        plain = isinstance(network, PlainNetwork)
+        return cls(
+            layers={layer.name: list(layer.shape) for layer in network.layout},
+            structure=structure_digest(network.skeleton),
+            weights=hashlib.sha256(network.weights.tobytes()).hexdigest()[:32] if plain else "",
+        )
+
+
+class Parts(Section):
+    """The parts of a run that are the user's own."""
+
+    data: DataPart | None = None
+    network: NetworkPart | None = None
+
+    @classmethod
+    def read(cls, directory: RunDirectory) -> Parts | None:
+        """Return the parts that a run began with; None if it has none of the user's own, or has not begun."""
+        path = directory.path / PARTS
+        if not isinstance(directory.experiment, Experiment) or not path.exists():
+            return None
+        try:
+            return cls.model_validate(tomllib.loads(path.read_text("utf-8")))
+        except ValidationError as error:
+            raise RunError(f"{path}: damaged ({first_problem(error)})") from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise RunError(f"{path}: cannot be read ({error})") from error
+
+
+def keep_parts(directory: RunDirectory, setup: RunSetup) -> None:
+    """Remember the user's own parts when a run begins; refuse to go on with others."""
+    experiment = directory.experiment
+    if not isinstance(experiment, Experiment):
+        return
+    check_data(directory, setup.federation)
+    if not (experiment.data.own or experiment.network.own) or Parts.read(directory):
+        return
+    parts = Parts(
+        data=DataPart.of_federation(setup.federation) if experiment.data.own else None,
+        network=NetworkPart.of_method(setup.method) if experiment.network.own else None,
+    )
+    directory.write_parts(tomli_w.dumps(parts.model_dump(exclude_none=True)))
+
+
+def check_network(directory: RunDirectory, method: Method[Any]) -> None:
+    """Raise RunError if the model is another than when the run began."""
+    parts = Parts.read(directory)
+    if parts is None or parts.network is None:
+        return
+    before, now = parts.network.model_dump(), NetworkPart.of_method(method).model_dump()
+    if changed := [WORDS[key] for key in before if before[key] != now[key]]:
+        raise _changed(directory, "model", "network", f" in its {changed[0]}")
+
+
+def check_data(directory: RunDirectory, federation: Federation) -> None:
+    """Raise RunError if the data is other data than when the run began."""
+    parts = Parts.read(directory)
+    if parts and parts.data and parts.data.digest != data_digest(federation):
+        raise _changed(directory, "data", "data")
+
+
+def _changed(directory: RunDirectory, what: str, key: str, how: str = "") -> RunError:
+    name = directory.experiment.flat()[f"{key}.name"]
+    return RunError(
+        f"{directory.path}: the {what} ({name}) has changed since this run began{how}. "
+        "Restore it, or start another run."
+    )
