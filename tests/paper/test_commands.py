@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from fedrank.cli import app
+from fedrank.experiment.results import read_results
 from fedrank.experiment.sweep import run_cells
 from fedrank.paper.figures import COMPUTED, DRAWN
 from fedrank.paper.recipes import RECIPES
-from fedrank.paper.results import read_results
 from fedrank.report.page import own_report
 
 

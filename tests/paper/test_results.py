@@ -10,10 +10,10 @@ from fedrank import __version__
 from fedrank.cli import app
 from fedrank.errors import ConfigError, RunError
 from fedrank.experiment.records import FinishedCell, UnfinishedCell
+from fedrank.experiment.results import read_results, results, write_results
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.sweep import Cell, run_cells
 from fedrank.paper.recipes import RECIPES, chosen
-from fedrank.paper.results import read_results, results, write_results
 from fedrank.paper.tables import results_table
 from tests.support.rows import finished_row
 
