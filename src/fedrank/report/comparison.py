@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,11 @@ class Metric:
 
         >>> Metric("accuracy").text([0.90, 0.92]), Metric("accuracy").text([0.90])
         ('91.0 ± 1.4', '90.0')
+        >>> Metric("loss").text([0.4, float("inf")])
+        'diverged'
         """
+        if not all(map(math.isfinite, values)):
+            return "diverged"
         scaled = [self.factor * value for value in values]
         mean = f"{statistics.fmean(scaled):,.{self.digits}f}"
         return f"{mean} ± {statistics.stdev(scaled):,.{self.digits}f}" if len(values) > 1 else mean

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import altair
 
 PANELS_IN_A_ROW = 4
+LONG = 14
+"""Longer labels of columns are slanted."""
 Point = dict[str, Any]
 
 
@@ -34,13 +36,13 @@ def heat_map(
     values = [point["value"] for point in points]
     low, high = domain or (min(values, default=0), max(values, default=1))
     columns, rows = (list(dict.fromkeys(point[key] for point in points)) for key in ("column", "row"))
-    flat = all(len(column) < 8 for column in columns)
+    longest = max(map(len, columns), default=0)
     base = alt.Chart().encode(
         x=alt.X(
             "column:N",
             title=titles[0],
             sort=columns,
-            axis=alt.Axis(labelAngle=0 if flat else -40, labelLimit=0),
+            axis=alt.Axis(labelAngle=0 if longest <= LONG else -40, labelLimit=0),
         ),
         y=alt.Y("row:N", title=titles[1], sort=rows, axis=alt.Axis(labelLimit=0)),
     )
@@ -62,10 +64,10 @@ def heat_map(
     if panels:
         chart = chart.properties(width=170).facet(alt.Column("panel:N", title=None, sort=panels))
     else:
-        chart = chart.properties(width=max(170, 60 * len(columns)), height=max(60, 24 * len(rows)))
+        width = 7 * longest if longest <= LONG else 50
+        chart = chart.properties(width=max(240, max(50, width) * len(columns)), height=28 * len(rows))
     found: altair.TopLevelMixin = chart.properties(
-        title=alt.Title(title, anchor="start"),
-        padding={"left": 25, "right": 25, "top": 5, "bottom": 5},
+        title=title, padding={"left": 25, "right": 25, "top": 5, "bottom": 5}
     )
     return found
 
@@ -92,17 +94,18 @@ def learning_curves(
         strokeDash=dash("name", names),
     )
     layers = [lines]
-    subtitle: list[str] = []
+    heading: Any = title
     if any(len(some) > 1 for _, _, some in curves):
         layers.insert(0, base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q"))
-        subtitle = ["line: mean; band: standard deviation over the seeds"]
+        subtitle = "line: mean; band: standard deviation over the seeds"
+        heading = alt.Title(title, subtitle=subtitle, anchor="start")
     chart = alt.layer(*layers, data=alt.Data(values=points)).properties(width=240, height=240)
     if panels:
         order = list(dict.fromkeys(panel for _, panel, _ in curves))
         chart = chart.facet(alt.Facet("panel:N", title=panels, sort=order), columns=PANELS_IN_A_ROW)
     else:
         chart = chart.properties(width=420)
-    found: altair.TopLevelMixin = chart.properties(title=alt.Title(title, subtitle=subtitle, anchor="start"))
+    found: altair.TopLevelMixin = chart.properties(title=heading)
     return found
 
 
