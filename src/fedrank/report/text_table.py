@@ -64,10 +64,8 @@ class TextTable:
         lines = [" & ".join(text.translate(_LATEX) for text in row) + r" \\" for row in self.rows]
         head = " & ".join(text.translate(_LATEX) for text in self.headings) + r" \\"
         body = [r"\toprule", head, r"\midrule", *lines, r"\bottomrule"]
-        comments = [f"% {line}" for note in self.notes for line in note.splitlines()]
-        return "\n".join(
-            [f"% {self.title}", f"\\begin{{tabular}}{{{columns}}}", *body, r"\end{tabular}", *comments]
-        )
+        title, notes = (_comments(texts) for texts in ([self.title], self.notes))
+        return "\n".join([*title, f"\\begin{{tabular}}{{{columns}}}", *body, r"\end{tabular}", *notes])
 
     def html(self) -> str:
         """Return the table for a notebook."""
@@ -117,6 +115,10 @@ class TextTable:
 
 def _line(texts: Iterable[str]) -> str:
     return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
+
+
+def _comments(texts: Iterable[str]) -> list[str]:
+    return [f"% {line}" for text in texts for line in text.splitlines()]
 
 
 def _html_row(texts: Iterable[str], tag: str) -> str:
