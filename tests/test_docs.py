@@ -47,6 +47,12 @@ def test_python_block_runs(page: str, code: str, tmp_path: Path) -> None:
     assert reply.returncode == 0, f"{page}: {reply.stderr}"
 
 
+def files(page: str) -> dict[str, str]:
+    """Return the TOML files of a page: blocks that begin with a comment of their name."""
+    found = [text for name, text in blocks("toml") if name == page]
+    return {named[1]: text for text in found if (named := re.match(r"# (\w+\.toml)\n", text))}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "text"), blocks("console"), ids=names(blocks("console")))
 def test_commands_run_one_after_the_other(page: str, text: str, tmp_path: Path) -> None:
@@ -58,6 +64,8 @@ def test_commands_run_one_after_the_other(page: str, text: str, tmp_path: Path) 
     environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
     commands = [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
     assert commands
+    for name, content in files(page).items():
+        (tmp_path / name).write_text(content)
     for command in commands:
         if shlex.split(command)[:2] == ["fedrank", "run"]:
             command = shlex.join([*shlex.split(command), *QUICK])
@@ -67,7 +75,10 @@ def test_commands_run_one_after_the_other(page: str, text: str, tmp_path: Path) 
         assert reply.returncode == 0, f"{page}: {command}: {reply.stderr}"
 
 
-@pytest.mark.parametrize(("page", "text"), blocks("toml"), ids=names(blocks("toml")))
+CONFIGURATIONS = [(page, text) for page, text in blocks("toml") if text not in files(page).values()]
+
+
+@pytest.mark.parametrize(("page", "text"), CONFIGURATIONS, ids=names(CONFIGURATIONS))
 def test_toml_block_is_a_complete_configuration(page: str, text: str) -> None:
     assert parse(text, page) == load_preset("digits")
     assert tomllib.loads(text) == tomllib.loads(load_preset("digits").to_toml()), "a setting is missing"
