@@ -23,7 +23,7 @@ from fedrank.experiment.results import finished_cell
 from fedrank.experiment.rounds import RunSetup, Schedule, check_fit
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.runner import record_of, summarize
-from fedrank.experiment.sweep import folder_name, make_folder
+from fedrank.experiment.sweep import RUNS, folder_name, make_folder
 from fedrank.methods import Method
 from fedrank.nn import Supernetwork
 from fedrank.parameters import named_failure
@@ -34,8 +34,6 @@ from fedrank.training import train
 
 METHOD, ADVERSARY = "method", "adversary"
 """The coordinates of a comparison, beside the seed."""
-RUNS = "runs"
-"""The folder of the run directories, in that of the comparison."""
 
 logger = logging.getLogger("fedrank")
 
@@ -73,6 +71,12 @@ def compare(
     The other arguments are those of `fedrank.train`. While a function makes a method, torch's random numbers
     follow from the seed. A run that fails is marked, and the others go on. Ctrl-C finishes the current round
     and returns what there is, with `Comparison.interrupted` set.
+
+    >>> from fedrank import FRL, IID, split, supernetwork
+    >>> clients = split([[0.0, 1, 2, 3], [3.0, 2, 1, 0]] * 30, [0, 1] * 30, clients=3, by=IID(), seed=7)
+    >>> methods = {"FRL": lambda seed: FRL(supernetwork(nn.Linear(4, 2, bias=False), seed=seed))}
+    >>> compare(methods, clients, rounds=1, per_round=3, progress=False).table().headings
+    ['method', 'test_accuracy']
     """
     numbers = whole_seeds(seeds)
     schedule = Schedule(rounds, per_round, evaluate_every)

@@ -135,6 +135,7 @@ def test_a_heat_map_has_every_mean_and_needs_a_finished_run(tmp_path: Path) -> N
         with pytest.raises(RunError, match="finished"):
             draw(tmp_path / "chart.svg")
     assert "curves.svg" not in nothing.save(tmp_path)
+    assert "heatmap.svg" not in comparison().save(tmp_path, "backdoor")
 
 
 def test_curves_are_the_mean_and_the_deviation_of_every_round() -> None:

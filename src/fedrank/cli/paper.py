@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedrank.cli.base import DataDir, app, out, say
-from fedrank.cli.sweep import RUN_DIRECTORIES, Jobs, finish_sweep, run_all
+from fedrank.cli.sweep import Jobs, finish_sweep, run_all
 from fedrank.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,17 +69,17 @@ def paper_run(
     """
     from fedrank.experiment.results import results, write_csv, write_results
     from fedrank.experiment.rundir import write_output
-    from fedrank.experiment.sweep import make_folder
+    from fedrank.experiment.sweep import RUNS, make_folder
     from fedrank.paper.figures import figures
     from fedrank.paper.recipes import chosen, recipe_named
     from fedrank.report.charts import save
 
     recipe = recipe_named(table)
     cells = chosen(recipe.cells(_known(scale)), only or ())
-    failed, interrupted = run_all(cells, runs / RUN_DIRECTORIES, data_dir, jobs)
+    failed, interrupted = run_all(cells, runs / RUNS, data_dir, jobs)
     words = [word for each in only or () for word in ("--only", each)]
     command = shlex.join(["fedrank", "paper", "run", table, "--scale", scale, *words])
-    rows = results(cells, runs / RUN_DIRECTORIES, published=recipe.numbers, failed=failed)
+    rows = results(cells, runs / RUNS, published=recipe.numbers, failed=failed)
     shown = _text_table(recipe, rows, f"`{command}`")
     out.print(shown)
     folder = runs / re.sub(r"[^\w.%-]+", "-", "-".join([table, scale, *(only or ())])).lower()
@@ -107,6 +107,7 @@ def paper_show(
 ) -> None:
     """Print a table with our numbers beside the paper's; marks missing and unfinished runs."""
     from fedrank.experiment.results import cell_of, read_results, results
+    from fedrank.experiment.sweep import RUNS
     from fedrank.paper.recipes import chosen, recipe_named
 
     recipe = recipe_named(table)
@@ -117,9 +118,9 @@ def paper_show(
         out.print(_text_table(recipe, rows, str(results_file)))
         return
     cells = chosen(recipe.cells(_known(scale)), only or ())
-    if cells and not (runs / RUN_DIRECTORIES).is_dir():
+    if cells and not (runs / RUNS).is_dir():
         raise ConfigError(f"{runs}: contains no runs yet. Start them with 'fedrank paper run {table}'.")
-    rows = results(cells, runs / RUN_DIRECTORIES, published=recipe.numbers)
+    rows = results(cells, runs / RUNS, published=recipe.numbers)
     out.print(_text_table(recipe, rows, str(runs)))
 
 

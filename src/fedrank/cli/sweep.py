@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from fedrank.experiment.sweep import Cell
     from fedrank.report.comparison import Comparison
 
-RUN_DIRECTORIES = "runs"
-"""Where a sweep keeps its run directories, beside its tables."""
-
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="Number of parallel runs.", show_default="one per core")
 ]
@@ -52,19 +49,19 @@ def sweep(
     Skips finished runs and resumes interrupted ones. docs/sweeps.md explains the file.
     """
     from fedrank.experiment.grid import Grid
-    from fedrank.experiment.sweep import make_folder
+    from fedrank.experiment.sweep import RUNS, make_folder
     from fedrank.report.comparison import metric_named
 
     metric_named(metric)
     grid = Grid.read(grid_file)
     folder = runs or Path("runs") / grid.name
     if show:
-        if not (folder / RUN_DIRECTORIES).is_dir():
+        if not (folder / RUNS).is_dir():
             raise ConfigError(f"{folder}: contains no runs yet. Start them with 'fedrank sweep {grid_file}'.")
         out.print(_comparison(grid, folder).table(metric))
         return
     make_folder(folder)
-    failed, interrupted = run_all(grid.cells, folder / RUN_DIRECTORIES, data_dir, jobs)
+    failed, interrupted = run_all(grid.cells, folder / RUNS, data_dir, jobs)
     comparison = _comparison(grid, folder, failed, interrupted)
     out.print(comparison.table(metric))
     say(comparison.save(folder, metric))
@@ -75,9 +72,10 @@ def _comparison(
     grid: Grid, folder: Path, failed: dict[str, str] | None = None, interrupted: bool = False
 ) -> Comparison:
     from fedrank.experiment.results import results
+    from fedrank.experiment.sweep import RUNS
     from fedrank.report.comparison import Comparison
 
-    found = results(grid.cells, folder / RUN_DIRECTORIES, failed=failed)
+    found = results(grid.cells, folder / RUNS, failed=failed)
     return Comparison(grid.name, tuple(found), grid.rows, grid.columns, interrupted)
 
 

@@ -11,6 +11,7 @@ import re
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing import get_context, parent_process
@@ -26,6 +27,8 @@ from fedrank.experiment.environment import describe
 from fedrank.experiment.rundir import METRICS, RunDirectory
 from fedrank.experiment.runner import Observers, run
 
+RUNS = "runs"
+"""The folder of the run directories, beside the tables made from them."""
 LONGEST_NAME = 200
 
 
@@ -107,7 +110,7 @@ def run_cells(
                     try:
                         future.result()
                     except Exception as error:
-                        failed[cell.name] = reason(error)
+                        failed[cell.name] = _reason(error)
                     completed += _completed_rounds(folder / cell.name)
                 progress(completed + sum(_completed_rounds(folder / cell.name) for cell in running.values()))
         except BaseException:
@@ -126,8 +129,10 @@ def make_folder(path: Path) -> None:
         raise RunError(f"{path}: cannot be written")
 
 
-def reason(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """Return why a run failed; what fedrank does not raise on purpose is named by its type."""
+    if isinstance(error, BrokenProcessPool):
+        return "a process of the sweep ended abruptly, perhaps because memory ran out"
     return str(error) if isinstance(error, FedrankError) else f"{type(error).__name__}: {error}"
 
 

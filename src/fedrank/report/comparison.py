@@ -149,7 +149,7 @@ class Comparison:
             if self.finished:
                 self.curves(folder / "curves.svg")
                 names.append("curves.svg")
-            if self.finished and self.rows and self.columns:
+            if self.rows and self.columns and _values(metric, self.finished):
                 self.heatmap(folder / "heatmap.svg", metric)
                 names.append("heatmap.svg")
         except ConfigError as error:
