@@ -114,6 +114,7 @@ def test_axes_make_rows_or_columns(tmp_path: Path, layout: str, wanted: tuple) -
             "unknown key 'local.epoch'; did you mean 'epochs'?",
         ),
         ('preset = "digits"\n[grid]\nrounds = []', r"\[grid\] 'rounds' has no values"),
+        ('preset = "digits"\n[grid]\n"my key" = [1]', "'my key' is not the name of a setting"),
         ('preset = "digits"\n[grid.attack]', r"\[grid\] 'attack' has no values"),
         ('preset = "digits"\n[grid]\nrounds = 3', r"\[grid\] 'rounds': expected a list of values"),
         ('preset = "digits"\n[grid]\nrounds = [3, 4, 3]', r"\[grid\] 'rounds' has '3' twice"),

@@ -49,7 +49,7 @@ def sweep(
     Skips finished runs and resumes interrupted ones. docs/sweeps.md explains the file.
     """
     from fedrank.experiment.grid import Grid
-    from fedrank.experiment.sweep import RUNS, make_folder
+    from fedrank.experiment.sweep import RUNS
     from fedrank.report.comparison import metric_named
 
     metric_named(metric)
@@ -60,7 +60,6 @@ def sweep(
             raise ConfigError(f"{folder}: contains no runs yet. Start them with 'fedrank sweep {grid_file}'.")
         out.print(_comparison(grid, folder).table(metric))
         return
-    make_folder(folder)
     failed, interrupted = run_all(grid.cells, folder / RUNS, data_dir, jobs)
     comparison = _comparison(grid, folder, failed, interrupted)
     out.print(comparison.table(metric))

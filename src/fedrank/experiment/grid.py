@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -143,13 +144,16 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
             found |= {f"{key}.{inner}": each for inner, each in value.items()}
         else:
             found[key] = value
+    for key in found:
+        if not re.fullmatch(r"\w+(\.\w+)*", key):
+            raise ConfigError(f"{key!r} is not the name of a setting, such as local.epochs")
     return found
 
 
 def _axes(table: Mapping[str, Any], folder: Path) -> Iterator[Axis]:
     for name, values in table.items():
         if isinstance(values, list):
-            yield Axis(name, tuple(Choice(_label(value), {name: value}) for value in values))
+            yield Axis(name, tuple(Choice(_label(value), _flat({name: value})) for value in values))
         elif isinstance(values, dict) and values and all(isinstance(each, list) for each in values.values()):
             # an unquoted key with a dot: TOML reads local.epochs as a table
             yield from _axes({f"{name}.{inner}": each for inner, each in values.items()}, folder)
