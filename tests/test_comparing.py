@@ -159,6 +159,7 @@ def test_a_run_that_fails_does_not_throw_away_the_others(caplog: pytest.LogCaptu
     [
         ({}, {}, "methods must be a dictionary"),
         (fedrank.FRL(net()), {}, "methods must be a dictionary"),
+        ({"": fedrank.FRL(net())}, {}, "methods must be a dictionary"),
         ({"FRL": net()}, {}, r"methods\['FRL'\] must be a method, such as .*, got Supernetwork"),
         ({"FRL": nn.Linear(6, 3)}, {}, r"methods\['FRL'\] must be a method, such as .*, got Linear"),
         ({"FRL": lambda seed: None}, {}, r"methods\['FRL'\] must be a method, .*, got NoneType"),

@@ -96,9 +96,11 @@ def compare(
 
 
 def _named(owner: str, things: Any) -> Mapping[str, Any]:
-    if not isinstance(things, Mapping) or not things or not all(isinstance(name, str) for name in things):
+    named = isinstance(things, Mapping) and all(isinstance(name, str) and name for name in things)
+    if not (named and things):
         raise ConfigError(f"{owner} must be a dictionary with a name for each, got {things!r}")
-    return things
+    found: Mapping[str, Any] = things
+    return found
 
 
 def _adversaries(given: Any) -> Mapping[str, Adversary | None]:
