@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fedrank.callbacks import BestCheckpoint as BestCheckpoint
     from fedrank.callbacks import Callback as Callback
     from fedrank.callbacks import EarlyStopping as EarlyStopping
+    from fedrank.comparing import compare as compare
     from fedrank.data import IID as IID
     from fedrank.data import ByWriter as ByWriter
     from fedrank.data import Dirichlet as Dirichlet
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from fedrank.nn import LocalTraining as LocalTraining
     from fedrank.nn import Supernetwork as Supernetwork
     from fedrank.nn import supernetwork as supernetwork
+    from fedrank.report.comparison import Comparison as Comparison
     from fedrank.run import Run as Run
     from fedrank.run import load as load
     from fedrank.training import train as train
@@ -44,6 +46,7 @@ _HOMES = {
     "Adversary": "fedrank.experiment.adversary",
     "BestCheckpoint": "fedrank.callbacks",
     "Callback": "fedrank.callbacks",
+    "Comparison": "fedrank.report.comparison",
     "EarlyStopping": "fedrank.callbacks",
     "FedAvg": "fedrank.methods",
     "SignSGD": "fedrank.methods",
@@ -63,6 +66,7 @@ _HOMES = {
     "load": "fedrank.run",
     "Shards": "fedrank.data",
     "Supernetwork": "fedrank.nn",
+    "compare": "fedrank.comparing",
     "federation": "fedrank.data.own",
     "diagnose": "fedrank.diagnosis",
     "samples": "fedrank.data",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from io import StringIO
 from typing import Any
@@ -97,10 +97,7 @@ class Diagnosis:
         return written.getvalue().rstrip()
 
     def _repr_html_(self) -> str:
-        table = self._table()
-        rows = "".join(_html_row(row, "td") for row in table.rows)
-        below = "".join(f"<p>{html.escape(text)}</p>" for text in (*table.notes, *self.warnings))
-        return f"<table>{_html_row(table.headings, 'th')}{rows}</table>{below}"
+        return self._table().html() + "".join(f"<p>{html.escape(text)}</p>" for text in self.warnings)
 
     def _table(self) -> TextTable:
         headings = ("layer", "kind", "shape", "edges", "kept", "fan-in", "outputs", "gradient")
@@ -219,10 +216,6 @@ def _warnings(
             f"half of the clients take {plural(steps.median, 'step')} per round or fewer: "
             "use more local epochs or smaller batches, for at least 5"
         )
-
-
-def _html_row(cells: Iterable[str], tag: str) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
 def _number(value: float | None) -> str:

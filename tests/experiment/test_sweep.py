@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from fedrank.errors import DataError, RunError
+from fedrank.experiment.config import load_preset
 from fedrank.experiment.rundir import RunDirectory
-from fedrank.experiment.sweep import Cell, is_finished, run_cells
+from fedrank.experiment.sweep import LONGEST_NAME, Cell, folder_name, is_finished, run_cells
 
 TINY = ("rounds=1", "clients_per_round=4", "local.epochs=1", "data.clients=20")
 
@@ -92,13 +93,33 @@ def test_missing_data_is_told_before_anything_is_run(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_run_that_fails_stops_the_sweep_and_says_why(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_run_that_fails_says_why_and_the_others_go_on(tmp_path: Path) -> None:
     (tmp_path / "mnist").mkdir()
     for split in ("train", "test"):
         (tmp_path / "mnist" / f"{split}-00000-of-00001.parquet").write_bytes(b"no parquet")
-    cell = Cell({"data": "mnist"}, "mnist", ("rounds=1",))
-    with pytest.raises(RunError, match=r"mnist_rounds=1: the run failed: .*parquet"):
-        run_cells([cell], tmp_path, tmp_path, jobs=1)
+    cells = [Cell({"data": "mnist"}, "mnist", ("rounds=1",)), tiny_cell("borda")]
+    failed = run_cells(cells, tmp_path, tmp_path, jobs=1)
+    assert failed.keys() == {"mnist_rounds=1"}
+    assert "parquet" in failed["mnist_rounds=1"]
+    assert is_finished(cells[1], tmp_path)
+
+
+def test_a_folder_that_cannot_be_created_is_told_before_anything_is_run(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be created"):
         run_cells([tiny_cell("borda")], tmp_path / "file", tmp_path, jobs=1)
+
+
+def test_long_names_of_run_directories_stay_different() -> None:
+    names = [folder_name("word " * 60 + end) for end in ("one", "two")]
+    assert names[0] != names[1]
+    assert all(len(name) == LONGEST_NAME for name in names)
+
+
+def test_the_base_of_a_run_may_be_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(load_preset("digits", ["rounds=3"]).to_toml())
+    cell = Cell({}, str(path), ("seed=8",))
+    assert cell.name == "mine_seed=8"
+    assert (cell.experiment.rounds, cell.experiment.seed) == (3, 8)

@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from fedrank.cli import app
+from fedrank.experiment.results import read_results
 from fedrank.experiment.sweep import run_cells
 from fedrank.paper.figures import COMPUTED, DRAWN
 from fedrank.paper.recipes import RECIPES
-from fedrank.paper.results import read_results
 from fedrank.report.page import own_report
 
 
@@ -37,8 +37,11 @@ def test_every_table_can_be_made_at_the_smallest_scale(name: str, shared_runs: P
     assert {path: path.stat().st_mtime_ns for path in shared_runs.rglob("*")} == written
     folder = shared_runs / f"{name}-smoke"
     assert (folder / "table.md").read_text().startswith("|")
+    assert r"\toprule" in (folder / "table.tex").read_text()
     if RECIPES[name].cells("smoke"):
-        assert all(row["finished"] for row in json.loads((folder / "results.json").read_text()))
+        rows = json.loads((folder / "results.json").read_text())
+        assert all(row["finished"] for row in rows)
+        assert len((folder / "results.csv").read_text().splitlines()) == len(rows) + 1
     assert name not in (*DRAWN, *COMPUTED) or list(folder.glob("*.svg"))
     if name == "curves":  # what is varied in the paper is varied here
         rows = read_results(folder / "results.json", ["local epochs"])

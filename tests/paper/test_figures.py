@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fedrank.experiment.records import UnfinishedCell
+from fedrank.experiment.results import read_results
 from fedrank.paper.figures import COMPUTED, DRAWN, figures
 from fedrank.paper.recipes import RECIPES
-from fedrank.paper.results import read_results
 from tests.support.rows import finished_row, unfinished_row
 
 VOTE = {"data": "digits", "vote": "borda", "attack": "none", "malicious": "0%"}

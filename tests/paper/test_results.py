@@ -1,6 +1,5 @@
 """Files of results, and how they are shown."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,12 +7,12 @@ from typer.testing import CliRunner
 
 from fedrank import __version__
 from fedrank.cli import app
-from fedrank.errors import ConfigError, RunError
+from fedrank.errors import ConfigError
 from fedrank.experiment.records import FinishedCell, UnfinishedCell
+from fedrank.experiment.results import results, write_results
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.sweep import Cell, run_cells
 from fedrank.paper.recipes import RECIPES, chosen
-from fedrank.paper.results import read_results, results, write_results
 from fedrank.paper.tables import results_table
 from tests.support.rows import finished_row
 
@@ -28,7 +27,7 @@ def cell(*settings: str) -> Cell:
 def test_results_are_those_of_the_runs(tmp_path: Path) -> None:
     recipe, other = RECIPES["votes"], cell("seed=8")
     run_cells([cell()], tmp_path, tmp_path, jobs=1)
-    finished, missing = results(recipe, [cell(), other], tmp_path)
+    finished, missing = results([cell(), other], tmp_path)
     assert isinstance(finished, FinishedCell)
     assert isinstance(missing, UnfinishedCell)
     assert finished.made_with.torch
@@ -39,35 +38,18 @@ def test_results_are_those_of_the_runs(tmp_path: Path) -> None:
     assert results_table(recipe, [finished]).rows[0][-1] == f"{100 * finished.curve.accuracy[-1]:.1f}"
 
     (tmp_path / cell().name).rename(tmp_path / other.name)
-    table = results_table(recipe, results(recipe, [other], tmp_path))
+    table = results_table(recipe, results([other], tmp_path))
     assert table.rows[0][-1] == "unusable"
     assert any("contains a run with other settings" in note for note in table.notes)
 
 
 def test_published_numbers_are_found_by_the_coordinates_of_a_run(tmp_path: Path) -> None:
     recipe = RECIPES["robustness"]
-    rows = results(recipe, chosen(recipe.cells("laptop"), ["cifar10", "10%"]), tmp_path)
+    cells = chosen(recipe.cells("laptop"), ["cifar10", "10%"])
+    rows = results(cells, tmp_path, published=recipe.numbers)
     numbers = {row.coordinates["algorithm"]: row.published for row in rows}
     assert numbers["FRL"] == {"mean": 79.0, "std": 12.4}
     assert numbers["FRL, magnitude scores"] is None
-
-
-def test_a_file_that_has_no_results_is_refused(tmp_path: Path) -> None:
-    good = finished_row({"data": "mnist"})
-    write_results([good], tmp_path / "good.json")
-    assert read_results(tmp_path / "good.json", ["data"]) == [good]
-    with pytest.raises(RunError, match="results of another table, by data"):
-        read_results(tmp_path / "good.json", ["weights"])
-    for left_out in ("made_with", "evaluation", "coordinates", "finished", "preset"):
-        rest = {key: value for key, value in json.loads(good.to_json()).items() if key != left_out}
-        (tmp_path / "bad.json").write_text(json.dumps([rest]))
-        with pytest.raises(RunError, match="not a results file"):
-            read_results(tmp_path / "bad.json", ["data"])
-    (tmp_path / "bad.json").write_text('[{"place": 3}]')
-    with pytest.raises(RunError, match="not a results file"):
-        read_results(tmp_path / "bad.json", ["data"])
-    with pytest.raises(RunError, match="no such file"):
-        read_results(tmp_path / "none.json", ["data"])
 
 
 def test_a_file_of_results_is_shown_with_what_differs_and_how_it_was_made(tmp_path: Path) -> None:

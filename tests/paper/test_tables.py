@@ -6,10 +6,10 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
+from fedrank.experiment.results import read_results
 from fedrank.nn import NETWORKS
 from fedrank.paper.published import ARCHITECTURES, TRAFFIC
 from fedrank.paper.recipes import RECIPES, recipe_named
-from fedrank.paper.results import read_results
 from fedrank.paper.tables import layers_of, results_table
 from tests.support.rows import CLIENTS, finished_row, unfinished_row
 

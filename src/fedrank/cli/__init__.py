@@ -6,7 +6,16 @@ import sys
 
 from rich.console import Console
 
-from fedrank.cli import bench, data, flower, lists, models, paper, runs  # noqa: F401  (registers commands)
+from fedrank.cli import (  # noqa: F401  (registers commands)
+    bench,
+    data,
+    flower,
+    lists,
+    models,
+    paper,
+    runs,
+    sweep,
+)
 from fedrank.cli.base import app
 from fedrank.errors import FedrankError, TrainingError
 

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedrank.cli.base import DataDir, app, out, say
-from fedrank.errors import ConfigError, RunError
+from fedrank.cli.sweep import Jobs, finish_sweep, run_all
+from fedrank.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedrank.experiment.records import CellResult
     from fedrank.paper.recipes import Recipe
     from fedrank.report.text_table import TextTable
-
-RUN_DIRECTORIES = "runs"
-"""Shared by all tables, so that identical runs are made only once."""
 
 paper_app = typer.Typer(
     help="Run the experiments behind a table and show the results.",
@@ -44,7 +42,7 @@ Only = Annotated[
     list[str] | None,
     typer.Option(help="Only runs with this coordinate, such as mnist or FRL; repeatable."),
 ]
-Runs = Annotated[Path, typer.Option(help="Directory of the runs.")]
+Runs = Annotated[Path, typer.Option(help="Directory of the runs, shared by all tables.")]
 
 
 @paper_app.command("list")
@@ -62,62 +60,39 @@ def paper_run(
     scale: Scale = "laptop",
     only: Only = None,
     runs: Runs = Path("runs/paper"),
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Number of parallel runs.", show_default="one per core")
-    ] = None,
+    jobs: Jobs = None,
     data_dir: DataDir = None,
 ) -> None:
     """Run the experiments behind a table; skips finished runs and resumes interrupted ones.
 
     [bold]fedrank paper run votes --only digits --only mirror[/]
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from fedrank.data import default_data_dir
-    from fedrank.engine import default_workers
+    from fedrank.experiment.results import results, write_csv, write_results
     from fedrank.experiment.rundir import write_output
-    from fedrank.experiment.sweep import run_cells
+    from fedrank.experiment.sweep import RUNS, make_folder
     from fedrank.paper.figures import figures
     from fedrank.paper.recipes import chosen, recipe_named
-    from fedrank.paper.results import results, write_results
     from fedrank.report.charts import save
-    from fedrank.report.page import own_report
-    from fedrank.report.terminal import stderr_console
 
     recipe = recipe_named(table)
     cells = chosen(recipe.cells(_known(scale)), only or ())
-    rounds = sum(cell.experiment.rounds for cell in {cell.name: cell for cell in cells}.values())
-    columns = (TextColumn("rounds"), BarColumn(bar_width=20), MofNCompleteColumn(), TimeRemainingColumn())
-    try:
-        with Progress(*columns, console=stderr_console()) as progress:
-            task = progress.add_task("rounds", total=rounds)
-            run_cells(
-                cells,
-                runs / RUN_DIRECTORIES,
-                data_dir or default_data_dir(),
-                jobs=jobs or default_workers(),
-                progress=lambda done: progress.update(task, completed=done),
-                finish=own_report,
-            )
-    except KeyboardInterrupt:
-        stderr_console().print("Stopped and saved. Repeat the command to continue.")
-        raise typer.Exit(130) from None
+    failed, interrupted = run_all(cells, runs / RUNS, data_dir, jobs)
     words = [word for each in only or () for word in ("--only", each)]
     command = shlex.join(["fedrank", "paper", "run", table, "--scale", scale, *words])
-    rows = results(recipe, cells, runs / RUN_DIRECTORIES)
+    rows = results(cells, runs / RUNS, published=recipe.numbers, failed=failed)
     shown = _text_table(recipe, rows, f"`{command}`")
     out.print(shown)
     folder = runs / re.sub(r"[^\w.%-]+", "-", "-".join([table, scale, *(only or ())])).lower()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"{folder}: cannot be created ({error.strerror})") from error
+    make_folder(folder)
     write_output(folder / "table.md", f"{shown.markdown()}\n".encode())
+    write_output(folder / "table.tex", f"{shown.latex()}\n".encode())
     if rows:
         write_results(rows, folder / "results.json")
+        write_csv(rows, folder / "results.csv")
     for name, chart in figures(recipe, rows).items():
         save(chart, folder / f"{name}.svg")
     say(f"Wrote {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+    finish_sweep(failed, interrupted)
 
 
 @paper_app.command("show")
@@ -131,8 +106,9 @@ def paper_show(
     ] = None,
 ) -> None:
     """Print a table with our numbers beside the paper's; marks missing and unfinished runs."""
+    from fedrank.experiment.results import cell_of, read_results, results
+    from fedrank.experiment.sweep import RUNS
     from fedrank.paper.recipes import chosen, recipe_named
-    from fedrank.paper.results import cell_of, read_results, results
 
     recipe = recipe_named(table)
     if results_file:
@@ -142,9 +118,10 @@ def paper_show(
         out.print(_text_table(recipe, rows, str(results_file)))
         return
     cells = chosen(recipe.cells(_known(scale)), only or ())
-    if cells and not (runs / RUN_DIRECTORIES).is_dir():
+    if cells and not (runs / RUNS).is_dir():
         raise ConfigError(f"{runs}: contains no runs yet. Start them with 'fedrank paper run {table}'.")
-    out.print(_text_table(recipe, results(recipe, cells, runs / RUN_DIRECTORIES), str(runs)))
+    rows = results(cells, runs / RUNS, published=recipe.numbers)
+    out.print(_text_table(recipe, rows, str(runs)))
 
 
 def _known(scale: str) -> str:
@@ -158,8 +135,8 @@ def _known(scale: str) -> str:
 
 def _text_table(recipe: Recipe, rows: list[CellResult], source: str) -> TextTable:
     from fedrank.experiment.records import FinishedCell
+    from fedrank.experiment.results import cell_of
     from fedrank.paper.recipes import assumptions, caption
-    from fedrank.paper.results import cell_of
     from fedrank.paper.tables import COMPUTED, made, results_table
 
     if recipe.name in COMPUTED:

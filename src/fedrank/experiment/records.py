@@ -134,6 +134,18 @@ class UnfinishedCell(SweepRow, frozen=True):
 
     finished: Literal[False]
     problem: str | None = None
+    """Why the run directory is unusable."""
+    failure: str | None = None
+    """Why the last attempt failed."""
+
+    @property
+    def state(self) -> str:
+        """What a table says in place of a number."""
+        if self.problem:
+            return "unusable"
+        if self.failure:
+            return "failed"
+        return "unfinished" if self.begun else "not run"
 
 
 class FinishedCell(SweepRow, frozen=True):
@@ -145,6 +157,11 @@ class FinishedCell(SweepRow, frozen=True):
     curve: Curve
     sent: Traffic
     made_with: MadeWith
+
+    @property
+    def state(self) -> str:
+        """For lists of all runs."""
+        return "finished"
 
 
 CellResult = Annotated[FinishedCell | UnfinishedCell, Field(discriminator="finished")]

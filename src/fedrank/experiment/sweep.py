@@ -1,10 +1,11 @@
 """Sweeps: many runs, such as those behind a table, each an ordinary run directory.
 
-A sweep skips finished runs, resumes interrupted ones, and stops at the first run that fails.
+A sweep skips finished runs and resumes interrupted ones. A run that fails does not stop the others.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import signal
@@ -21,12 +22,26 @@ from threading import Event, Thread
 from fedrank.data import data_files
 from fedrank.errors import FedrankError, RunError
 from fedrank.experiment.build import build
-from fedrank.experiment.config import Experiment, load_preset
+from fedrank.experiment.config import Experiment, load_file, load_preset
 from fedrank.experiment.environment import describe
 from fedrank.experiment.rundir import METRICS, RunDirectory
 from fedrank.experiment.runner import Observers, run
 
+RUNS = "runs"
+"""The folder of the run directories, beside the tables made from them."""
 LONGEST_NAME = 200
+
+
+def folder_name(text: str) -> str:
+    """Return the name of a run directory: without special characters, and not too long.
+
+    >>> folder_name("digits_method.vote={'name': 'median'}")
+    'digits_method.vote=-name-median-'
+    """
+    name = re.sub(r"[^\w.+=%-]+", "-", text)
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
@@ -36,7 +51,7 @@ class Cell:
     Parameters
     ----------
     coordinates : identify the run, such as {"vote": "borda", "attack": "mirror", "malicious": "20%"}.
-    preset, settings : the arguments of `fedrank run`.
+    preset, settings : what `fedrank run` gets: a preset, or the path of a TOML file, and settings.
     """
 
     coordinates: dict[str, str]
@@ -46,14 +61,19 @@ class Cell:
     @cached_property
     def name(self) -> str:
         """The name of the run directory: the differences from the preset. Sweeps share identical runs."""
-        plain, ours = load_preset(self.preset).flat(), self.experiment.flat()
-        words = [self.preset, *(f"{key}={ours[key]}" for key in ours if ours[key] != plain.get(key))]
-        return re.sub(r"[^\w.+=%-]+", "-", "_".join(words))[:LONGEST_NAME]
+        plain, ours = load_base(self.preset).flat(), self.experiment.flat()
+        changes = [f"{key}={ours[key]}" for key in ours if ours[key] != plain.get(key)]
+        return folder_name("_".join([Path(self.preset).stem, *changes]))
 
     @cached_property
     def experiment(self) -> Experiment:
         """The experiment to run."""
-        return load_preset(self.preset, self.settings)
+        return load_base(self.preset, self.settings)
+
+
+def load_base(name: str, settings: Sequence[str] = ()) -> Experiment:
+    """Return a preset, or the configuration in a TOML file, overridden by `settings`."""
+    return load_file(Path(name), settings) if name.endswith(".toml") else load_preset(name, settings)
 
 
 def run_cells(
@@ -64,24 +84,23 @@ def run_cells(
     jobs: int,
     progress: Callable[[int], None] = lambda _: None,
     finish: Callable[[RunDirectory], object] | None = None,
-) -> None:
+) -> dict[str, str]:
     """Run all unfinished cells, `jobs` at a time, each in its own process with one worker.
 
     Calls `finish` in that process for every finished run, and `progress` now and then with the number of
-    completed rounds of all runs. Ctrl-C finishes and saves the current rounds.
+    completed rounds of all runs. Returns the runs that failed, by the name of their directory, with the
+    reason. Ctrl-C finishes and saves the current rounds.
     """
     different = {cell.name: cell for cell in cells}.values()
     waiting = [cell for cell in different if not is_finished(cell, folder)]
     completed = sum(cell.experiment.rounds for cell in different if cell not in waiting)
     progress(completed)
+    failed: dict[str, str] = {}
     if not waiting:
-        return
+        return failed
     for name in dict.fromkeys(cell.experiment.data.name for cell in waiting if not cell.experiment.data.own):
         data_files(name, data_dir)  # missing data should fail now, not hours later
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"{folder}: cannot be created ({error.strerror})") from error
+    make_folder(folder)
     with ProcessPoolExecutor(min(jobs, len(waiting)), get_context("spawn"), _outlive_nobody) as pool:
         running = {pool.submit(_run_cell, cell, folder, data_dir, finish): cell for cell in waiting}
         try:
@@ -90,13 +109,31 @@ def run_cells(
                     cell = running.pop(future)
                     try:
                         future.result()
-                    except (FedrankError, BrokenProcessPool) as error:
-                        raise RunError(f"{folder / cell.name}: the run failed: {error}") from error
-                    completed += cell.experiment.rounds
+                    except Exception as error:
+                        failed[cell.name] = _reason(error)
+                    completed += _completed_rounds(folder / cell.name)
                 progress(completed + sum(_completed_rounds(folder / cell.name) for cell in running.values()))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    return failed
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder for runs or results; raise RunError if it cannot be written."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be created ({error.strerror})") from error
+    if not os.access(path, os.W_OK):
+        raise RunError(f"{path}: cannot be written")
+
+
+def _reason(error: Exception) -> str:
+    """Return why a run failed; what fedrank does not raise on purpose is named by its type."""
+    if isinstance(error, BrokenProcessPool):
+        return "a process of the sweep ended abruptly, perhaps because memory ran out"
+    return str(error) if isinstance(error, FedrankError) else f"{type(error).__name__}: {error}"
 
 
 def _completed_rounds(path: Path) -> int:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from fedrank.ballots.failure import failure_bound, failure_probability, whole_share
 from fedrank.experiment.records import CellResult, FinishedCell
+from fedrank.experiment.results import cell_of
 from fedrank.paper.recipes import Recipe, differences
-from fedrank.paper.results import cell_of
 from fedrank.paper.tables import BOUND_SHARES, accuracy_of, smoothing
 from fedrank.paper.traffic import traffic_by_size
 from fedrank.report.charts import color, dash, load_altair
+from fedrank.report.comparison_charts import heat_map, learning_curves
 from fedrank.report.words import plural
 
 if TYPE_CHECKING:
@@ -153,25 +154,12 @@ def curve_chart(rows: Sequence[FinishedCell], key: str, title: str) -> altair.HC
 
 def robustness_charts(rows: Sequence[FinishedCell]) -> Charts:
     """Draw accuracy over rounds for each data set, one panel for each share of malicious clients."""
-    alt = load_altair()
     charts: Charts = {}
     for data in dict.fromkeys(row.coordinates["data"] for row in rows):
         some = [row for row in rows if row.coordinates["data"] == data]
-        names = list(dict.fromkeys(row.coordinates["algorithm"] for row in some))
-        points = [{**row.coordinates, **point} for row in some for point in _points(row)]
-        charts[data] = (
-            alt.Chart(alt.Data(values=points))
-            .mark_line(point=alt.OverlayMarkDef(size=12))
-            .encode(
-                x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1)),
-                y=alt.Y("accuracy:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
-                color=color("algorithm", names, None),
-                strokeDash=alt.StrokeDash("algorithm:N", sort=names, legend=None),
-            )
-            .properties(width=240, height=240)
-            .facet(alt.Column("malicious:N", title="malicious clients", sort=None))
-            .properties(title=f"{data}: accuracy on all test data")
-        )
+        curves = [(row.coordinates["algorithm"], row.coordinates["malicious"], [row.curve]) for row in some]
+        title = f"{data}: accuracy on all test data"
+        charts[data] = learning_curves(curves, title=title, panels="malicious clients")
     return charts
 
 
@@ -182,40 +170,20 @@ def heat_maps(rows: Sequence[FinishedCell]) -> Charts:
     """
     charts: Charts = {}
     for preset in dict.fromkeys(row.preset for row in rows):
-        charts[preset] = heat_map([row for row in rows if row.preset == preset], preset)
+        some = [row for row in rows if row.preset == preset]
+        points = [
+            {
+                "row": row.coordinates["attack"],
+                "column": row.coordinates["malicious"],
+                "panel": row.coordinates["vote"],
+                "value": 100 * accuracy_of(row),
+            }
+            for row in some
+        ]
+        title = f"{preset}: accuracy in percent after {_rounds(some)}{smoothing(some)}"
+        titles = ("malicious clients", None)
+        charts[preset] = heat_map(points, titles=titles, title=title, domain=(0, 100), digits=0)
     return charts
-
-
-def heat_map(rows: Sequence[FinishedCell], name: str) -> altair.FacetChart:
-    """Draw the accuracies of some runs."""
-    alt = load_altair()
-    points = [{**row.coordinates, "accuracy": accuracy_of(row)} for row in rows]
-    panels, attacks = (list(dict.fromkeys(point[key] for point in points)) for key in ("vote", "attack"))
-    base = alt.Chart().encode(
-        x=alt.X("malicious:N", title="malicious clients", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("attack:N", title=None, sort=attacks),
-    )
-    rectangles = base.mark_rect().encode(
-        color=alt.Color(
-            "accuracy:Q",
-            scale=alt.Scale(scheme="viridis", domain=[0, 1]),
-            legend=alt.Legend(format="%", title="accuracy"),
-        )
-    )
-    numbers = base.mark_text(fontSize=9).encode(
-        text=alt.Text("accuracy:Q", format=".0%"),
-        color=alt.condition("datum.accuracy > 0.6", alt.value("black"), alt.value("white")),
-    )
-    chart: altair.FacetChart = (
-        alt.layer(rectangles, numbers, data=alt.Data(values=points))
-        .properties(width=170)
-        .facet(alt.Column("vote:N", title=None, sort=panels))
-        .properties(
-            title=f"{name}: accuracy after {_rounds(rows)}{smoothing(rows)}",
-            padding={"left": 25, "right": 25, "top": 5, "bottom": 5},
-        )
-    )
-    return chart
 
 
 def ballot_chart(rows: Sequence[FinishedCell]) -> altair.FacetChart:

@@ -19,6 +19,7 @@ from fedrank.paper.published import ARCHITECTURES
 from fedrank.paper.recipes import FEMNIST_CLIENTS, Recipe, Shows
 from fedrank.paper.traffic import TrafficRow, traffic_table
 from fedrank.report.audits import audit_table, with_note
+from fedrank.report.pivot import Pivot
 from fedrank.report.text_table import TextTable
 
 SMOOTHED = 3
@@ -34,32 +35,29 @@ NETWORK_OF = {"mnist": "lenet", "cifar10": "conv8", "femnist": "lenet-62"}
 def results_table(recipe: Recipe, rows: Sequence[CellResult], notes: Sequence[str] = ()) -> TextTable:
     """Return the results of a recipe's runs as a table; runs that are not finished are marked."""
     published = any(row.published for row in rows)
-    columns = _in_order(_heading(row, recipe.columns) for row in rows)
+    pivot = Pivot.of(rows, recipe.rows, recipe.columns)
     metrics: Sequence[Metric | None] = SPREAD if recipe.shows is Shows.SPREAD else (None,)
     keys = [*recipe.rows, *(["metric"] if recipe.shows is Shows.SPREAD else [])]
     headings = list(keys)
-    for column in columns:
-        for name in _columns(recipe, column):
+    for column in pivot.columns:
+        for name in _columns(recipe, " ".join(column)):
             headings += [name, *([_theirs_heading(recipe, name)] if published else [])]
     lines = []
-    for position in _in_order(tuple(row.coordinates[key] for key in recipe.rows) for row in rows):
-        found = {
-            _heading(row, recipe.columns): row
-            for row in rows
-            if tuple(row.coordinates[key] for key in recipe.rows) == position
-        }
+    for position in pivot.rows:
         for metric in metrics:
             line = [*position, *([metric] if metric else [])]
-            for column in columns:
-                row = found.get(column)
-                blank = [""] * len(_columns(recipe, column))
+            for column in pivot.columns:
+                row = pivot.cells.get((position, column), [None])[-1]
+                blank = [""] * len(_columns(recipe, ""))
                 ours = _ours(recipe, row, metric) if row else blank
                 theirs = _theirs(recipe, row, metric) if row and published else blank
                 for pair in zip(ours, theirs, strict=True):
                     line += pair if published else pair[:1]
             lines.append(line)
     problems = _in_order(
-        f"Unusable: {row.problem}" for row in rows if isinstance(row, UnfinishedCell) and row.problem
+        f"{row.state.capitalize()}: {row.problem or row.failure}"
+        for row in rows
+        if isinstance(row, UnfinishedCell) and (row.problem or row.failure)
     )
     return TextTable(
         f"{recipe.source}: {recipe.title}",
@@ -92,9 +90,7 @@ def _ours(recipe: Recipe, row: CellResult, metric: Metric | None) -> list[str]:
 
 def _accuracy(recipe: Recipe, row: CellResult, metric: Metric | None) -> str:
     if isinstance(row, UnfinishedCell):
-        if row.problem:
-            return "unusable"
-        return "unfinished" if row.begun else "not run"
+        return row.state
     if metric is not None:
         text = f"{100 * _of_clients(row, metric):.1f}"
     elif recipe.shows is Shows.SMOOTHED:
@@ -314,10 +310,6 @@ def _size(parameters: int | None) -> str:
 
 COMPUTED = {"bound": bound_table, "communication": communication_table, "networks": networks_table}
 """Tables that need no run."""
-
-
-def _heading(row: CellResult, keys: tuple[str, ...]) -> str:
-    return " ".join(row.coordinates[key] for key in keys)
 
 
 def _in_order(values: Iterable[Any]) -> list[Any]:

@@ -1,7 +1,9 @@
-"""A table of texts, for the terminal and for Markdown."""
+"""A table of texts, for the terminal, Markdown, LaTeX and notebooks."""
 
 from __future__ import annotations
 
+import html
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +12,15 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
+
+_LATEX = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "[": "{[}",  # after a line's end it would be an argument
+        "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+        "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,40 @@ class TextTable:
         """Return the table as Markdown."""
         lines = [_line(self.headings), "|" + "---|" * len(self.headings), *(_line(row) for row in self.rows)]
         return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
+
+    def latex(self) -> str:
+        r"""Return the table for LaTeX, which needs the package booktabs. Title and notes are comments.
+
+        >>> print(TextTable("Votes", ["vote", "accuracy"], [["borda", "97.1 ± 0.4"]]).latex())
+        % Votes
+        \begin{tabular}{lr}
+        \toprule
+        vote & accuracy \\
+        \midrule
+        borda & 97.1 $\pm$ 0.4 \\
+        \bottomrule
+        \end{tabular}
+        """
+        columns = "l" * self.keys + "r" * (len(self.headings) - self.keys)
+        lines = [" & ".join(text.translate(_LATEX) for text in row) + r" \\" for row in self.rows]
+        head = " & ".join(text.translate(_LATEX) for text in self.headings) + r" \\"
+        body = [r"\toprule", head, r"\midrule", *lines, r"\bottomrule"]
+        title, notes = (_comments(texts) for texts in ([self.title], self.notes))
+        return "\n".join([*title, f"\\begin{{tabular}}{{{columns}}}", *body, r"\end{tabular}", *notes])
+
+    def html(self) -> str:
+        """Return the table for a notebook."""
+        rows = "".join(_html_row(row, "td") for row in self.rows)
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        caption = f"<caption>{html.escape(self.title)}</caption>"
+        return f"<table>{caption}{_html_row(self.headings, 'th')}{rows}</table>{notes}"
+
+    def __str__(self) -> str:
+        console = Console(file=io.StringIO(), width=110, color_system=None)
+        console.print(self)
+        written = console.file
+        assert isinstance(written, io.StringIO)
+        return "\n".join(line.rstrip() for line in written.getvalue().rstrip().splitlines())
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Print the table; columns that do not fit go into a block below."""
@@ -69,4 +114,12 @@ class TextTable:
 
 
 def _line(texts: Iterable[str]) -> str:
-    return "| " + " | ".join(texts) + " |"
+    return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
+
+
+def _comments(texts: Iterable[str]) -> list[str]:
+    return [f"% {line}" for text in texts for line in text.splitlines()]
+
+
+def _html_row(texts: Iterable[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts) + "</tr>"
