@@ -12,7 +12,7 @@ from fedrank.experiment.adversary import Adversary, draw_malicious
 from fedrank.experiment.config import DataSection, Experiment
 from fedrank.experiment.rounds import RunSetup, Schedule, check_fit
 from fedrank.methods import FRL, FedAvg, Method, SignSGD, TopK
-from fedrank.nn import NETWORKS, LocalTraining, supernetwork
+from fedrank.nn import NETWORKS, LocalTraining, Precision, supernetwork
 
 
 def build(experiment: Experiment, data_dir: Path) -> RunSetup:
@@ -77,6 +77,7 @@ def build_method(experiment: Experiment) -> Method[Any]:
         momentum=local.momentum,
         weight_decay=local.weight_decay,
         batch_size=local.batch_size,
+        precision=Precision(local.precision),
     )
     run = bytes.fromhex(experiment.fingerprint())[:16]
     method, decay = experiment.method, local.rate_decay

@@ -103,6 +103,7 @@ class LocalSection(Section):
     weight_decay: float = Field(default=1e-4, ge=0)
     batch_size: int = Field(ge=1)
     rate_decay: float = Field(default=0.999, gt=0, le=1)
+    precision: Literal["float32", "bfloat16"] = "float32"
 
 
 class MethodSection(Section):
@@ -272,6 +273,8 @@ class Experiment(Section):
             values["method"]["vote"] = "screened-mean"
         if self.attack.lies == "push":  # older versions had no such setting
             del values["attack"]["lies"]
+        if self.local.precision == "float32":  # older versions had no such setting
+            del values["local"]["precision"]
         if not self.data.test_shards:  # older versions had no such setting
             del values["data"]["test_shards"]
         values["method"] = former_method(values["method"])
