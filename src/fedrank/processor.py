@@ -6,7 +6,6 @@ import contextlib
 import functools
 import platform
 import subprocess
-import sys
 from pathlib import Path
 
 INSTRUCTION_SETS = {
@@ -59,7 +58,7 @@ def _described() -> dict[str, str]:
 
 def _sysctl(key: str) -> str:
     """Return what macOS tells."""
-    if sys.platform != "darwin":
+    if platform.system() != "Darwin":
         return ""
     reply = subprocess.run(["sysctl", "-n", key], capture_output=True, text=True, check=False)
     return reply.stdout.strip()

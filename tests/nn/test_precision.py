@@ -85,7 +85,7 @@ def test_small_steps_are_not_lost_to_rounding_where_weights_are_trained() -> Non
             for begin in range(0, 64, size):
                 yield inputs[begin : begin + size], labels[begin : begin + size]
 
-    local = LocalTraining(epochs=1, learning_rate=1e-6, momentum=0.0, precision="bfloat16")  # type: ignore[arg-type]
+    local = LocalTraining(epochs=1, learning_rate=1e-5, momentum=0.0, precision="bfloat16")  # type: ignore[arg-type]
     before = method.network.weights.copy()
     after = train_weights(network, before, Once(), rng, local).weights  # type: ignore[arg-type]
     trained = np.concatenate([p.detach().reshape(-1).numpy() for p in network.trained])

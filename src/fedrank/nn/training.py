@@ -42,7 +42,7 @@ class LocalTraining:
         try:
             object.__setattr__(self, "precision", Precision(self.precision))
         except ValueError:
-            hint = did_you_mean(str(self.precision), list(Precision))
+            hint = did_you_mean(str(self.precision), map(str, Precision))
             raise ConfigError(f"unknown precision {self.precision!r}{hint}") from None
         for name, allowed, demand in (
             ("epochs", self.epochs >= 1, "at least 1"),
