@@ -21,7 +21,8 @@ import numpy as np
 import torch
 
 from fedrank.aggregators import Aggregator
-from fedrank.bench.measure import cpu_seconds, processor
+from fedrank.bench.measure import cpu_seconds
+from fedrank.processor import processor_name
 
 UNUSED = (
     *("torchvision", "torchvision.datasets", "torchvision.transforms"),
@@ -79,7 +80,7 @@ def peers(byzfl: Any, m: int) -> dict[str, Callable[[Any], Any]]:
 def main() -> None:
     byzfl = load_byzfl()
     torch.set_num_threads(1)
-    print(f"{processor()}; CPU milliseconds; ratio: ByzFL's time by ours, so more than 1 is faster\n")
+    print(f"{processor_name()}; CPU milliseconds; ratio: ByzFL's time by ours, so more than 1 is faster\n")
     print("| rule | n | coordinates | fedrank | ByzFL, torch | ratio | ByzFL, NumPy | ratio |")
     print("|---|---|---|---|---|---|---|---|")
     for n, size in ((20, 500_000), (100, 100_000)):

@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedrank.bench.measure import processor
 from fedrank.engine import local_engine
 from fedrank.experiment.build import build
 from fedrank.experiment.config import load_preset
@@ -28,6 +27,7 @@ from fedrank.experiment.rounds import run_rounds
 from fedrank.export import compact_bytes
 from fedrank.methods import FRL
 from fedrank.nn import Workspace
+from fedrank.processor import processor_name
 from fedrank.randomness import Purpose, keyed_generator
 
 SHORT = ("rounds=3", "evaluate_every=3", "local.epochs=2", "data.clients=40", "clients_per_round=11")
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--check", type=Path, help="compare with the digests in this file")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    found: dict[str, dict[str, str]] = {"": {"processor": processor()}}
+    found: dict[str, dict[str, str]] = {"": {"processor": processor_name()}}
     for preset, settings in grid():
         name = " ".join((preset, *settings))
         found[name] = digests_of(preset, settings)

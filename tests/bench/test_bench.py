@@ -25,6 +25,8 @@ def test_bench_prints_and_writes_its_numbers(tmp_path: Path) -> None:
         "limits of one core",
         "step of lenet",
         "step of conv8",
+        "ranking of",
+        "fixed costs of a client",
         "round of noise",
         "vote on",
         "start-up",
@@ -36,4 +38,6 @@ def test_bench_prints_and_writes_its_numbers(tmp_path: Path) -> None:
 def test_an_unknown_measurement_is_refused() -> None:
     reply = fedrank("bench", "--only", "everything")
     assert reply.returncode == 2
-    assert "unknown section 'everything'; known: step, round, vote, ballot, start, fuzz" in reply.stderr
+    assert (
+        "unknown section 'everything'; known: step, client, round, vote, ballot, start, fuzz" in reply.stderr
+    )

@@ -21,10 +21,20 @@ from fedrank.errors import DataError
 from fedrank.experiment.metrics import test_samples
 from fedrank.experiment.rounds import RunSetup, Schedule, run_rounds, select
 from fedrank.methods import FRL, FedAvg, Method
-from fedrank.nn import NETWORKS, LocalTraining, MaskedNetwork, Supernetwork, channels_last, supernetwork
+from fedrank.nn import (
+    NETWORKS,
+    LocalTraining,
+    MaskedNetwork,
+    Precision,
+    Supernetwork,
+    channels_last,
+    supernetwork,
+)
+from fedrank.processor import has_bfloat16
 
 CPU = torch.device("cpu")
 BATCH = 8
+WHOLE = "whole step"
 SHAPES = {"lenet": (1, 28, 28), "conv8": (3, 32, 32)}
 
 
@@ -39,23 +49,30 @@ def step_flop(network: Supernetwork, shape: tuple[int, ...], batch: int) -> int:
 
 
 def steps(limits: Limits, *, quick: bool) -> Iterator[Row]:
-    """Measure a client's step and its parts."""
+    """Measure a client's step and its parts; in bfloat16 only where the processor has instructions for it."""
     for name, shape in SHAPES.items():
         network = supernetwork(NETWORKS[name](), seed=7)
         section, repeat = f"step of {name}, batch {BATCH}", 3 if quick else 20
         limit = step_flop(network, shape, BATCH) / limits.flop_per_second
         yield Row(section, "limit: its matrix multiplications", 1e3 * limit, "ms", 1.0)
-        with one_thread():
-            parts = _step_parts(network, shape, repeat)
-        for part, seconds in parts.items():
-            yield Row(section, part, 1e3 * seconds, "ms", seconds / limit)
+        wholes = []
+        for precision in Precision if has_bfloat16() else [Precision.FLOAT32]:
+            with one_thread():
+                parts = _step_parts(network, shape, repeat, precision)
+            for part, seconds in parts.items():
+                yield Row(section, f"{part}, {precision}", 1e3 * seconds, "ms", seconds / limit)
+            wholes.append(parts[WHOLE])
+        if len(wholes) > 1:
+            yield Row(section, "bfloat16 by float32", wholes[1] / wholes[0], "")
         ranked = cpu_seconds(lambda net=network: net.rank(net.initial_scores), repeat=2)  # type: ignore[misc]
         yield Row(section, "ranking, once a round", 1e3 * ranked, "ms", ranked / limit)
 
 
-def _step_parts(network: Supernetwork, shape: tuple[int, ...], repeat: int) -> dict[str, float]:
+def _step_parts(
+    network: Supernetwork, shape: tuple[int, ...], repeat: int, precision: Precision
+) -> dict[str, float]:
     """Train on changing batches, so that the gradients are realistic."""
-    masked = MaskedNetwork(network, CPU)
+    masked = MaskedNetwork(network, CPU, precision)
     rng = np.random.default_rng(0)
     batches = torch.from_numpy(rng.normal(size=(repeat, BATCH, *shape)).astype(np.float32))
     labels = torch.from_numpy(rng.integers(0, 10, (repeat, BATCH)))
@@ -71,7 +88,7 @@ def _step_parts(network: Supernetwork, shape: tuple[int, ...], repeat: int) -> d
             for part, seconds in zip(parts.values(), np.diff(times), strict=True):
                 part.append(float(seconds))
     medians = {name: float(np.median(seconds)) for name, seconds in parts.items()}
-    return {**medians, "whole step": sum(medians.values())}
+    return {**medians, WHOLE: sum(medians.values())}
 
 
 def mnist(data_dir: Path) -> tuple[str, Federation]:
@@ -115,6 +132,12 @@ def rounds(limits: Limits, data_dir: Path, *, quick: bool) -> Iterator[Row]:
         _, cpu, _ = _run_round(fedavg, engine, clients, 2)
         yield Row(section, "FedAvg with 2 worker(s)", cpu, "CPU s", cpu / limit)
         yield Row(section, "FedAvg by FRL, CPU", cpu / costs[2][0], "")
+    if has_bfloat16():
+        faster: Method[Any] = FRL(network, replace(local, precision=Precision.BFLOAT16), vote="screened-mean")
+        with local_engine(faster, federation, workers=2) as engine:
+            _, cpu, wall = _run_round(faster, engine, clients, 2)
+            yield Row(section, "FRL with 2 worker(s), bfloat16", cpu, "CPU s", cpu / limit)
+            yield Row(section, "FRL with 2 worker(s), bfloat16", wall, "wall s")
     yield from evaluated
 
 

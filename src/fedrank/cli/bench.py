@@ -22,7 +22,7 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Shorter benchmark, about half a minute.")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Run one section: step, round, vote, ballot, start or fuzz; repeatable."),
+        typer.Option(help="Run one section: step, client, round, vote, ballot, start or fuzz; repeatable."),
     ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Also write the results to this file.")

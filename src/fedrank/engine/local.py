@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+import warnings
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 from fedrank.data import Federation
 from fedrank.engine.process import Failure, WorkerPayload, WorkerProcess
 from fedrank.engine.task import EVALUATION_BATCH, Outcome, Predictions, Worker, one_thread
-from fedrank.errors import BallotError, ConfigError
+from fedrank.errors import BallotError, ConfigError, FedrankWarning
 from fedrank.methods import ClientUpdate, Collector, Method
+from fedrank.nn import Precision
+from fedrank.processor import has_bfloat16, processor_name
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,21 @@ def local_engine(method: Method[Any], federation: Federation, *, workers: int, d
     """Return an engine with this many workers. A single worker runs in this process."""
     if workers < 1:
         raise ConfigError(f"workers must be at least 1, got {workers}")
+    _check_precision(method, device)
     if workers == 1:
         return InProcessEngine(method, federation, device)
     return ProcessEngine(method, federation, workers, device)
+
+
+def _check_precision(method: Method[Any], device: str) -> None:
+    """Warn if the processor has to emulate the precision of local training."""
+    local = getattr(method, "local", None)
+    if device == "cpu" and getattr(local, "precision", None) is Precision.BFLOAT16 and not has_bfloat16():
+        warnings.warn(
+            f"{processor_name()} has no instructions for bfloat16: emulating it is slower than float32",
+            FedrankWarning,
+            stacklevel=3,
+        )
 
 
 class _Closing:

@@ -17,7 +17,15 @@ from fedrank.experiment.own import own_federation, own_module, part_named
 from fedrank.experiment.rounds import RunSetup, Schedule, check_fit
 from fedrank.experiment.sections import DataSection
 from fedrank.methods import FRL, FedAvg, Method, SignSGD, TopK
-from fedrank.nn import NETWORKS, LocalTraining, Network, PlainNetwork, Supernetwork, supernetwork
+from fedrank.nn import (
+    NETWORKS,
+    LocalTraining,
+    Network,
+    PlainNetwork,
+    Precision,
+    Supernetwork,
+    supernetwork,
+)
 
 
 def build(experiment: Experiment, data_dir: Path) -> RunSetup:
@@ -98,6 +106,7 @@ def build_method(experiment: Experiment) -> Method[Any]:
         momentum=local.momentum,
         weight_decay=local.weight_decay,
         batch_size=local.batch_size,
+        precision=Precision(local.precision),
     )
     run = bytes.fromhex(experiment.fingerprint())[:16]
     method, decay = experiment.method, local.rate_decay

@@ -221,6 +221,8 @@ class Experiment(Section):
             values["method"]["vote"] = "screened-mean"
         if self.attack.lies == "push":  # older versions had no such setting
             del values["attack"]["lies"]
+        if self.local.precision == "float32":  # older versions had no such setting
+            del values["local"]["precision"]
         if not self.data.test_shards:  # older versions had no such setting
             del values["data"]["test_shards"]
         if not self.network.fix:

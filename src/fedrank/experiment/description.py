@@ -6,6 +6,7 @@ the code that made it, and a changed model or data is noticed.
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import math
 import tomllib
@@ -29,7 +30,7 @@ from fedrank.experiment.rounds import Schedule
 from fedrank.experiment.sections import Section
 from fedrank.importing import import_path, imported
 from fedrank.methods import METHODS, Method
-from fedrank.nn import LocalTraining, Network, Scores, Supernetwork, supernetwork
+from fedrank.nn import LocalTraining, Network, Precision, Scores, Supernetwork, supernetwork
 from fedrank.nn.rebuild import MissingModel, model_from, structure_digest
 from fedrank.rank import Layout
 
@@ -121,7 +122,7 @@ class Description(Section):
             evaluate_every=schedule.evaluate_every,
             data=describe_data(federation),
             network=_network(method.network),
-            local=_plain_fields(getattr(method, "local", None)),
+            local=_local(getattr(method, "local", None)),
             method=OwnMethod(
                 name=_method_name(method), **_plain_fields(method, without=("network", "local"))
             ),
@@ -209,6 +210,13 @@ class Description(Section):
         return Supernetwork(missing, Layout.of(shapes), section.seed, section.keep, section.weights, scores)
 
 
+def _local(local: LocalTraining | None) -> dict[str, Any]:
+    values = _plain_fields(local)
+    if values.get("precision") == Precision.FLOAT32:  # older versions had no such setting
+        del values["precision"]
+    return values
+
+
 def describe_data(federation: Federation) -> OwnData:
     """Describe the data of all clients."""
     dataset = federation.dataset
@@ -286,6 +294,8 @@ def _plain(value: Any, name: str) -> Any:
             return value.tolist()
         case bytes():
             return value.hex()
+        case enum.Enum():
+            return value.value
         case bool() | int() | float() | str():
             return value
         case dict():

@@ -146,6 +146,7 @@ class LocalSection(Section):
     weight_decay: float = Field(default=1e-4, ge=0)
     batch_size: int = Field(ge=1)
     rate_decay: float = Field(default=0.999, gt=0, le=1)
+    precision: Literal["float32", "bfloat16"] = "float32"
 
 
 def is_own(name: Any, suffix: str = ":") -> bool:

@@ -105,7 +105,7 @@ class FRL:
         """Train the scores and rank them (lines 11 and 12)."""
         rate = self.local.learning_rate * self.rate_decay**received.round
         local = replace(self.local, learning_rate=rate)
-        trained = edge_popup(workspace.masked, received.scores, samples, rng, local)
+        trained = edge_popup(workspace.masked(local.precision), received.scores, samples, rng, local)
         return ClientUpdate(self.network.rank(trained.scores), trained.loss)
 
     def encode(self, received: RoundInput, update: Ranking, sender: int) -> bytes:

@@ -7,8 +7,10 @@ rank(broadcast + mean of the displacements). A robust rule in the place of the m
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
-from typing import Protocol
+import os
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +18,15 @@ from numpy.typing import NDArray
 from fedrank.aggregators import Aggregator
 from fedrank.aggregators.measured import Read
 from fedrank.ballots import BallotCodec
+from fedrank.ballots.store import ALIGNED
 from fedrank.errors import ConfigError
 from fedrank.randomness import Purpose, keyed_generator
 from fedrank.rank import Layer, Ranking
 from fedrank.rank.ranking import argsort_totals
 
+T = TypeVar("T")
+Matrix = NDArray[np.float64]
+THREADS = os.cpu_count() or 1
 BYTES_PER_NUMBER = 40
 """A displacement, its mixture, and what the rules copy for sorting."""
 
@@ -56,7 +62,7 @@ def robust_vote(store: Ballots, rule: Aggregator, malicious: int, seed: int) -> 
     ranking = np.empty(layout.size, np.int32)
     rng = keyed_generator(seed, Purpose.AGGREGATION, store.codec.round)
     for layer in layout:
-        width = store.slice_width(BYTES_PER_NUMBER)
+        width = store.slice_width(BYTES_PER_NUMBER * THREADS)
         if not rule.sliceable:
             needed = layer.size * BYTES_PER_NUMBER * len(store.voters)
             if needed > store.memory:
@@ -68,35 +74,63 @@ def robust_vote(store: Ballots, rule: Aggregator, malicious: int, seed: int) -> 
         limit = edge_limit(store, layer, width, rule) if rule.clips else math.inf
         products = inner_products(store, layer, width, limit) if rule.needs_inner_products else None
         step = rule.step(len(store.voters), products, malicious, rng)
-        points = np.empty(layer.size, np.int64)
-        base = store.base(layer)
-        # Fine enough to tell n-ths of a point apart, coarse enough to round equal sums to equal numbers.
-        grid = 2.0 ** max(12, len(store.voters).bit_length())
-        for some, displacements in clipped_slices(store, layer, width, limit):
-            moved = base[some] + step(displacements)
-            if not np.isfinite(moved).all():
-                raise ConfigError(f"the aggregator {rule.name!r} returned infinity")
-            points[some] = np.rint(moved * grid)
+        points = _points(store, layer, width, limit, step, rule.name)
         ranking[layer.edges] = argsort_totals(points - points.min())
     return ranking
 
 
-def clipped_slices(
-    store: Ballots, layer: Layer, width: int, limit: float
-) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Yield all displacements of neighboring edges, clipped."""
-    for some, displacements in store.slices(layer, width):
-        yield some, displacements if limit == math.inf else displacements.clip(-limit, limit, displacements)
+def _points(
+    store: Ballots,
+    layer: Layer,
+    width: int,
+    limit: float,
+    step: Callable[[Matrix], NDArray[np.floating]],
+    name: str,
+) -> NDArray[np.int64]:
+    """Return where a rule moves the edges of a layer, in parts of a point."""
+    points, base = np.empty(layer.size, np.int64), store.base(layer)
+    # Fine enough to tell n-ths of a point apart, coarse enough to round equal sums to equal numbers.
+    grid = 2.0 ** max(12, len(store.voters).bit_length())
+
+    def move(some: slice, displacements: Matrix) -> None:
+        moved = base[some] + step(displacements)
+        if not np.isfinite(moved).all():
+            raise ConfigError(f"the aggregator {name!r} returned infinity")
+        points[some] = np.rint(moved * grid)
+
+    for _ in in_slices(store, layer, width, limit, move):
+        pass
+    return points
+
+
+def in_slices(
+    store: Ballots, layer: Layer, width: int, limit: float, work: Callable[[slice, Matrix], T]
+) -> Iterator[T]:
+    """Yield what `work` makes of neighboring edges of all ballots, clipped; threads share the slices."""
+    read, voters = store.displacements(layer), len(store.voters)
+    if width < layer.size:
+        width = max(ALIGNED, width // ALIGNED * ALIGNED)
+
+    def one(begin: int) -> T:
+        some = slice(begin, min(begin + width, layer.size))
+        rows = np.empty((voters, some.stop - begin))
+        read(some, rows)
+        return work(some, rows if limit == math.inf else rows.clip(-limit, limit, rows))
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        yield from threads.map(one, range(0, layer.size, width))
 
 
 def edge_limit(store: Ballots, layer: Layer, width: int, rule: Aggregator) -> float:
     """Return the most that one edge's displacement counts: whole points, so that sums stay exact."""
     scale = exact_scale(layer)
-    squares = np.zeros(len(store.voters))
-    for _, displacements in store.slices(layer, width):
+
+    def squares(_: slice, displacements: Matrix) -> Matrix:
         rounded = np.rint(displacements * scale)
-        squares += np.einsum("ij,ij->i", rounded, rounded)
-    return max(1.0, math.floor(rule.limit(np.sqrt(squares) / scale, layer.size)))
+        return np.asarray(np.einsum("ij,ij->i", rounded, rounded))
+
+    total = sum(in_slices(store, layer, width, math.inf, squares))
+    return max(1.0, math.floor(rule.limit(np.sqrt(total) / scale, layer.size)))
 
 
 def exact_scale(layer: Layer) -> float:
@@ -111,10 +145,11 @@ def inner_products(store: Ballots, layer: Layer, width: int, limit: float = math
     They are rounded to so few bits that sums of products of any order are exact in double precision.
     """
     scale = exact_scale(layer)
-    products = np.zeros((len(store.voters), len(store.voters)))
-    for _, displacements in clipped_slices(store, layer, width, limit):
+
+    def products(_: slice, displacements: Matrix) -> Matrix:
         if scale < 1:
             displacements *= scale
             np.rint(displacements, out=displacements)
-        products += displacements @ displacements.T
-    return products
+        return np.asarray(displacements @ displacements.T)
+
+    return np.asarray(sum(in_slices(store, layer, width, limit, products)))

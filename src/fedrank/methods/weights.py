@@ -135,7 +135,8 @@ class WeightMethod:
         """Train the weights on a client's data; the update is how they have changed."""
         rate = self.local.learning_rate * self.rate_decay**received.round
         local = replace(self.local, learning_rate=rate)
-        trained = train_weights(workspace.weights, received.weights, samples, rng, local)
+        network = workspace.weights(local.precision)
+        trained = train_weights(network, received.weights, samples, rng, local)
         return ClientUpdate(trained.weights - received.weights, trained.loss)
 
     def collector(self, received: WeightState, asked: Collection[int]) -> UpdateStore:

@@ -6,6 +6,7 @@ from fedrank.nn.masked import MaskedNetwork
 from fedrank.nn.memory_format import channels_last
 from fedrank.nn.networks import NETWORKS, ConvNet, LeNet
 from fedrank.nn.plain import PlainNetwork
+from fedrank.nn.precision import Precision
 from fedrank.nn.supernet import Scores, Supernetwork, check_supernetwork
 from fedrank.nn.training import LocalTraining, Trained, edge_popup
 from fedrank.nn.workspace import Workspace
@@ -18,6 +19,7 @@ __all__ = [
     "MaskedNetwork",
     "Network",
     "PlainNetwork",
+    "Precision",
     "Scores",
     "Supernetwork",
     "Trained",

@@ -1,30 +1,58 @@
 """Compiled single passes over the edges of a layer, where torch would need several.
 
 Each kernel touches every array once and reorders no sum, so results are the same on every machine.
-If the mask depends on the score's magnitude, `sign` is -1 and importance is |score|; otherwise `sign`
-is 1 and importance is the score. In both cases a negative score is multiplied by `sign`.
+Weights and their gradients are 32-bit floats, or the bits of bfloat16, which is such a float without its
+lower half; what is computed has 32 bits. If the mask depends on the score's magnitude, `sign` is -1 and
+importance is |score|; otherwise `sign` is 1 and importance is the score. In both cases a negative score is
+multiplied by `sign`.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
+from numba.extending import overload
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+Bits = NDArray[np.uint16]
+"""Numbers in bfloat16."""
 
 BLOCK = 128  # small enough to stay in the L1 cache between the loops
 _NONE, _ONE = np.float32(0), np.float32(1)
 _NOBODY, _SOMEBODY = np.int32(0), np.int32(1)
+_HALF = np.uint32(16)
+
+
+def _widened(values: Floats | Bits, scratch: Floats) -> Floats:
+    """Return a block of numbers as floats, which `scratch` may hold."""
+    bits = values.view(np.uint32) if values.dtype == scratch.dtype else values.astype(np.uint32) << _HALF
+    return bits.view(np.float32)
+
+
+@overload(_widened, inline="always")
+def _compile_widened(values: Any, scratch: Any) -> Any:
+    def same(values: Any, scratch: Any) -> Any:  # noqa: ARG001
+        return values
+
+    def lengthened(values: Any, scratch: Any) -> Any:
+        bits = scratch.view(np.uint32)
+        for i in range(values.size):
+            bits[i] = np.uint32(values[i]) << _HALF
+        return scratch[: values.size]
+
+    return same if scratch.dtype == values.dtype else lengthened
 
 
 @numba.njit(cache=True)
 def mask(
     scores: Floats,
-    weights: Floats,
+    weights: Floats | Bits,
     sign: np.float32,
     border: tuple[np.float32, np.float32, np.float32],
-    masked: Floats,
+    masked: Floats | Bits,
     band: NDArray[np.int64],
 ) -> tuple[int, int]:
     """Write the weights of edges whose importance reaches the threshold, and 0 for the others.
@@ -46,12 +74,12 @@ def mask(
 def descend(
     scores: Floats,
     velocity: Floats,
-    gradient: Floats,
-    weights: Floats,
+    gradient: Floats | Bits,
+    weights: Floats | Bits,
     sign: np.float32,
     sgd: tuple[np.float32, np.float32, np.float32],
     border: tuple[np.float32, np.float32, np.float32],
-    masked: Floats,
+    masked: Floats | Bits,
     band: NDArray[np.int64],
 ) -> tuple[int, int]:
     """Take one SGD step (rate, momentum, decay) on the scores, then `mask` by the new scores.
@@ -62,15 +90,17 @@ def descend(
     middle, outer = np.float32(0.5) * (_ONE + sign), np.float32(0.5) * (_ONE - sign)
     below = 0
     inside = 0
+    slopes, values = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
     for begin in range(0, scores.size, BLOCK):
         block = slice(begin, begin + BLOCK)
-        s, v, g, w = scores[block], velocity[block], gradient[block], weights[block]
+        s, v = scores[block], velocity[block]
+        g, w = _widened(gradient[block], slopes), _widened(weights[block], values)
         for i in range(s.size):
             side = (_ONE if s[i] > _NONE else _NONE) - (_ONE if s[i] < _NONE else _NONE)
             slope = g[i] * w[i] * (middle + outer * side) + decay * s[i]
             v[i] = momentum * v[i] + slope
             s[i] -= rate * v[i]
-        counts = _mask_block(s, w, sign, border, masked[block], band, inside, begin)
+        counts = _mask_block(s, weights[block], sign, border, masked[block], band, inside, begin)
         below += counts[0]
         inside += counts[1]
     return below, inside
@@ -79,18 +109,19 @@ def descend(
 @numba.njit(cache=True, inline="always")
 def _mask_block(
     scores: Floats,
-    weights: Floats,
+    weights: Floats | Bits,
     sign: np.float32,
     border: tuple[np.float32, np.float32, np.float32],
-    masked: Floats,
+    masked: Floats | Bits,
     band: NDArray[np.int64],
     noted: int,
     begin: int,
 ) -> tuple[int, int]:
     low, guess, high = border
+    nothing = masked.dtype.type(0)
     for i in range(scores.size):
         importance = scores[i] if scores[i] > _NONE else sign * scores[i]
-        masked[i] = weights[i] if importance >= guess else _NONE
+        masked[i] = weights[i] if importance >= guess else nothing
     below = _NOBODY
     not_above = _NOBODY
     for i in range(scores.size):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedrank.errors import ModelError
 from fedrank.nn.memory_format import lay_out_for_speed
+from fedrank.nn.precision import Precision
 from fedrank.nn.supernet import Supernetwork
 from fedrank.nn.threshold import DeviceThreshold, Threshold
 from fedrank.rank import top_count
@@ -20,16 +21,21 @@ class MaskedNetwork:
     """A supernetwork's module whose weights are rewritten in every step of edge-popup.
 
     The module's parameters are views into one flat tensor, so masks are applied in place and the module
-    itself needs no changes. All buffers are allocated once and reused for every client.
+    itself needs no changes. All buffers are allocated once and reused for every client. With bfloat16, the
+    weights, the activations and their gradients have 16 bits; scores and velocity keep 32.
     """
 
-    def __init__(self, network: Supernetwork, device: torch.device) -> None:
+    def __init__(
+        self, network: Supernetwork, device: torch.device, precision: Precision = Precision.FLOAT32
+    ) -> None:
         self.layout = network.layout
         self.device = device
-        self.module = copy.deepcopy(network.skeleton).to(device).train()
+        self.dtype = precision.dtype
+        self.module = copy.deepcopy(network.skeleton).to(device, self.dtype).train()
         self.initial_buffers = {name: value.clone() for name, value in self.module.named_buffers()}
-        self.weights = torch.tensor(network.weights, device=device)
-        self.masked, self.scores, self.velocity = (torch.empty_like(self.weights) for _ in range(3))
+        self.weights = torch.tensor(network.weights, device=device, dtype=self.dtype)
+        self.masked = torch.empty_like(self.weights)
+        self.scores, self.velocity = (torch.empty(self.layout.size, device=device) for _ in range(2))
         kind = Threshold if device.type == "cpu" else DeviceThreshold
         self.borders = [
             kind(
@@ -59,8 +65,8 @@ class MaskedNetwork:
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Run the subnetwork of the top k% of scores (EP forward of Algorithm 1)."""
-        logits: Tensor = self.module(inputs)
-        return logits
+        logits: Tensor = self.module(inputs.to(self.dtype))
+        return logits.float()
 
     def backward(self, loss: Tensor) -> None:
         """Compute the gradient of the loss with respect to the masked weights."""

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrank.nn import kernels
+from fedrank.nn.kernels import Bits
 
 Floats = NDArray[np.float32]
 
@@ -40,7 +41,7 @@ class Threshold:
         All clients start with the same scores in some order, so the threshold is that of the previous one.
         """
         self.band_ends = self.start
-        arrays = (scores.numpy(), weights.numpy(), out.numpy())
+        arrays = (scores.numpy(), _array(weights), _array(out))
         self._correct(self._mask(*arrays), *arrays)
         self.start = self.band_ends
 
@@ -54,12 +55,12 @@ class Threshold:
         sgd: tuple[float, float, float],
     ) -> None:
         """Take one SGD step with this rate, momentum and decay, and mask by the new scores."""
-        values, fixed, masked = scores.numpy(), weights.numpy(), out.numpy()
+        values, fixed, masked = scores.numpy(), _array(weights), _array(out)
         rate, momentum, decay = (np.float32(factor) for factor in sgd)
         found = kernels.descend(
             values,
             velocity.numpy(),
-            gradient.numpy(),
+            _array(gradient),
             fixed,
             self.sign,
             (rate, momentum, decay),
@@ -69,10 +70,12 @@ class Threshold:
         )
         self._correct(found, values, fixed, masked)
 
-    def _mask(self, scores: Floats, weights: Floats, out: Floats) -> tuple[int, int]:
+    def _mask(self, scores: Floats, weights: Floats | Bits, out: Floats | Bits) -> tuple[int, int]:
         return kernels.mask(scores, weights, self.sign, self.band_ends, out, self.band)
 
-    def _correct(self, found: tuple[int, int], scores: Floats, weights: Floats, out: Floats) -> None:
+    def _correct(
+        self, found: tuple[int, int], scores: Floats, weights: Floats | Bits, out: Floats | Bits
+    ) -> None:
         """Correct the mask inside the band, given how many edges lie below and inside it."""
         if not self._holds_border(found):
             self._look_everywhere(scores)
@@ -89,7 +92,7 @@ class Threshold:
         equal_but_falling = place - (inside - np.count_nonzero(stays))
         if equal_but_falling:
             stays[np.flatnonzero(importance == border)[:equal_but_falling]] = False
-        out[edges] = np.where(stays, weights[edges], np.float32(0))
+        out[edges] = np.where(stays, weights[edges], out.dtype.type(0))
         self._move(border)
 
     def _holds_border(self, found: tuple[int, int]) -> bool:
@@ -109,6 +112,12 @@ class Threshold:
 
     def _importance(self, scores: Floats) -> Floats:
         return np.abs(scores) if self.sign < 0 else scores
+
+
+def _array(tensor: Tensor) -> Floats | Bits:
+    """Return a tensor's memory as an array; NumPy knows bfloat16 only as bits."""
+    array: Floats | Bits = (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return array
 
 
 class DeviceThreshold:
@@ -138,7 +147,7 @@ class DeviceThreshold:
     ) -> None:
         """Take one SGD step with this rate, momentum and decay, and mask by the new scores."""
         rate, momentum, decay = sgd
-        slope = gradient * weights
+        slope = gradient.float() * weights.float()
         if self.by_magnitude:
             slope *= scores.sign()
         velocity.mul_(momentum).add_(slope.add_(scores, alpha=decay))

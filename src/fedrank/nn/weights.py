@@ -8,13 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from fedrank.nn.base import Network, tensors_of
 from fedrank.nn.memory_format import lay_out_for_speed
+from fedrank.nn.precision import Precision
 from fedrank.nn.training import LocalTraining, Samples, cosine
+
+NORMALIZATION = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 @dataclass(frozen=True)
@@ -26,21 +29,39 @@ class TrainedWeights:
 
 
 class WeightNetwork:
-    """A network's module whose trained tensors are views into one flat tensor, in layout order."""
+    """A network's module whose trained tensors are views into one flat tensor, in layout order.
 
-    def __init__(self, network: Network, device: torch.device) -> None:
+    With bfloat16, the module computes with a copy of 16 bits, which follows the flat tensor after every
+    step. Normalization layers keep 32 bits, as their statistics need them.
+    """
+
+    def __init__(
+        self, network: Network, device: torch.device, precision: Precision = Precision.FLOAT32
+    ) -> None:
         self.device = device
+        self.dtype = precision.dtype
         self.holds = b""
-        self.module = copy.deepcopy(network.skeleton).to(device).train()
+        self.module = copy.deepcopy(network.skeleton).to(device, self.dtype).train()
+        for part in self.module.modules():
+            if isinstance(part, NORMALIZATION):
+                part.float()
         self.flat = torch.empty(network.layout.size, device=device)
+        self.rounded = (
+            self.flat if self.dtype == torch.float32 else torch.empty_like(self.flat, dtype=self.dtype)
+        )
         self.batch_norms = [part for part in self.module.modules() if isinstance(part, _BatchNorm)]
         tensors, in_layout = tensors_of(self.module), {layer.name for layer in network.layout}
         for layer in network.layout:
-            tensors[layer.name].data = self.flat[layer.edges].view(layer.shape)
+            source = self.flat if tensors[layer.name].dtype == torch.float32 else self.rounded
+            tensors[layer.name].data = source[layer.edges].view(layer.shape)
         named = dict(self.module.named_parameters())
-        self.parameters = [
-            named[layer.name].requires_grad_(True) for layer in network.layout if layer.name in named
+        trained = [layer for layer in network.layout if layer.name in named]
+        self.parameters = [named[layer.name].requires_grad_(True) for layer in trained]
+        self.trained = [
+            parameter if parameter.dtype == torch.float32 else self.flat[layer.edges].view(layer.shape)
+            for layer, parameter in zip(trained, self.parameters, strict=True)
         ]
+        """What the optimizer changes: the parameters, or the floats that they were rounded from."""
         self.initial_buffers = {
             name: value.clone() for name, value in self.module.named_buffers() if name not in in_layout
         }
@@ -53,6 +74,7 @@ class WeightNetwork:
         """
         self.holds = holds
         self.flat.copy_(torch.from_numpy(weights))
+        self._round()
         for name, value in self.initial_buffers.items():
             owner, _, leaf = name.rpartition(".")
             setattr(self.module.get_submodule(owner), leaf, value.clone())
@@ -61,8 +83,22 @@ class WeightNetwork:
         """Run the network. A single sample has no batch statistics: it is normalized by the running ones."""
         for norm in self.batch_norms:
             norm.train(self.module.training and len(inputs) > 1)
-        logits: Tensor = self.module(inputs)
-        return logits
+        logits: Tensor = self.module(inputs.to(self.dtype))
+        return logits.float()
+
+    def step(self, loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
+        """Take one step down the gradient of the loss."""
+        for parameter in self.parameters:
+            parameter.grad = None
+        loss.backward()  # type: ignore[no-untyped-call]
+        for trained, parameter in zip(self.trained, self.parameters, strict=True):
+            trained.grad = None if parameter.grad is None else parameter.grad.float()
+        optimizer.step()
+        self._round()
+
+    def _round(self) -> None:
+        if self.rounded is not self.flat:
+            self.rounded.copy_(self.flat)
 
 
 def train_weights(
@@ -78,7 +114,7 @@ def train_weights(
     """
     network.begin(initial)
     optimizer = torch.optim.SGD(
-        network.parameters,
+        network.trained,
         lr=local.learning_rate,
         momentum=local.momentum,
         weight_decay=local.weight_decay,
@@ -93,9 +129,7 @@ def train_weights(
             for inputs, labels in samples.batches(local.batch_size, rng):
                 logits = network.forward(torch.from_numpy(inputs).to(network.device))
                 loss = cross_entropy(logits, torch.from_numpy(labels).to(network.device))
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
+                network.step(loss, optimizer)
                 losses += loss.detach()
                 steps += 1
     return TrainedWeights(network.flat.to("cpu", copy=True).numpy(), float(losses) / steps)

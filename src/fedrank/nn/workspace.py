@@ -8,6 +8,7 @@ import torch
 
 from fedrank.nn.base import Network
 from fedrank.nn.masked import MaskedNetwork
+from fedrank.nn.precision import Precision
 from fedrank.nn.supernet import Supernetwork
 from fedrank.nn.weights import WeightNetwork
 
@@ -18,17 +19,21 @@ class Workspace:
     def __init__(self, network: Network, device: str | torch.device = "cpu") -> None:
         self.network = network
         self.device = torch.device(device)
+        self._masked: dict[Precision, MaskedNetwork] = {}
+        self._weights: dict[Precision, WeightNetwork] = {}
 
-    @cached_property
-    def masked(self) -> MaskedNetwork:
-        """The network for training scores."""
+    def masked(self, precision: Precision = Precision.FLOAT32) -> MaskedNetwork:
+        """Return the network for training scores."""
         assert isinstance(self.network, Supernetwork)
-        return MaskedNetwork(self.network, self.device)
+        if precision not in self._masked:
+            self._masked[precision] = MaskedNetwork(self.network, self.device, precision)
+        return self._masked[precision]
 
-    @cached_property
-    def weights(self) -> WeightNetwork:
-        """The network for training weights."""
-        return WeightNetwork(self.network, self.device)
+    def weights(self, precision: Precision = Precision.FLOAT32) -> WeightNetwork:
+        """Return the network for training weights."""
+        if precision not in self._weights:
+            self._weights[precision] = WeightNetwork(self.network, self.device, precision)
+        return self._weights[precision]
 
     @cached_property
     def testing(self) -> WeightNetwork:
