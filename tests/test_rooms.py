@@ -27,6 +27,7 @@ BELOW["report"] = {"experiment", *BELOW["experiment"]}
 BELOW["run"] = BELOW["diagnosis"] = {"report", *BELOW["report"]}
 BELOW["callbacks"] = {"run", *BELOW["run"]}
 BELOW["training"] = {"callbacks", "diagnosis", *BELOW["callbacks"]}
+BELOW["tuning"] = BELOW["run"]
 BELOW["paper"] = BELOW["bench"] = BELOW["flower"] = BELOW["training"]
 BELOW["cli"] = {"paper", "bench", "flower", "training", "export", *BELOW["training"]}
 MODULES = sorted(SOURCE.rglob("*.py"))

@@ -77,6 +77,7 @@ def build_method(experiment: Experiment) -> Method[Any]:
         momentum=local.momentum,
         weight_decay=local.weight_decay,
         batch_size=local.batch_size,
+        balanced=False,
     )
     run = bytes.fromhex(experiment.fingerprint())[:16]
     method, decay = experiment.method, local.rate_decay

@@ -34,6 +34,8 @@ from fedrank.rank import Layout
 
 FREE = ("name", "rounds", "evaluate_every", "network.source", "method.memory")
 """What may differ between two descriptions of the same run."""
+BEFORE = {"balanced": False}
+"""Settings of local training that earlier versions did not have, and what they did."""
 SPOKEN = {
     "data.digest": "the data",
     "data.preprocess": "the preprocessing of the data",
@@ -149,7 +151,12 @@ class Description(Section):
         return shown | {"network.edges": sum(map(math.prod, layers.values()))}
 
     def _binding(self) -> dict[str, Any]:
-        return {key: value for key, value in super().flat().items() if key not in FREE}
+        as_before = [(f"local.{key}", value) for key, value in BEFORE.items()]
+        return {
+            key: value
+            for key, value in super().flat().items()
+            if key not in FREE and (key, value) not in as_before
+        }
 
     def fingerprint(self) -> str:
         """Return a digest of all that determines the result of a round."""
@@ -177,7 +184,7 @@ class Description(Section):
         if isinstance(settings.get("run"), str):
             settings["run"] = bytes.fromhex(settings["run"])
         if self.local:
-            settings["local"] = LocalTraining(**self.local)
+            settings["local"] = LocalTraining(**BEFORE | self.local)
         if unknown := sorted(settings.keys() - known):
             raise RunError(f"{self.method.name} has no setting {unknown[0]!r} in this version")
         method: Method[Any] = kind(network=self.supernetwork(net), **settings)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -35,6 +37,12 @@ class TextTable:
         """Return the table as Markdown."""
         lines = [_line(self.headings), "|" + "---|" * len(self.headings), *(_line(row) for row in self.rows)]
         return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
+
+    def html(self) -> str:
+        """Return the table as HTML, for notebooks."""
+        rows = "".join(_html_row(row, "td") for row in self.rows)
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        return f"<table>{_html_row(self.headings, 'th')}{rows}</table>{notes}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Print the table; columns that do not fit go into a block below."""
@@ -66,6 +74,18 @@ class TextTable:
         for row in self.rows:
             table.add_row(*(row[number] for number in shown))
         return table
+
+
+def plain_text(shown: RenderableType, width: int = 110) -> str:
+    """Return what a terminal without colors shows."""
+    console = Console(file=StringIO(), width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(shown)
+    return capture.get().rstrip()
+
+
+def _html_row(cells: Iterable[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
 def _line(texts: Iterable[str]) -> str:
