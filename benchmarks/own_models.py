@@ -75,15 +75,17 @@ def resnet(channels: int, blocks: int, *, flat: bool = False) -> nn.Module:
     )
 
 
-def conv1d(*channels: int) -> nn.Module:
+def conv1d(*channels: int, flat: bool = True) -> nn.Module:
     layers: list[nn.Module] = [nn.Flatten(), nn.Unflatten(1, (1, 64))]
     for fan_in, fan_out in itertools.pairwise((1, *channels)):
         layers += [nn.Conv1d(fan_in, fan_out, 5, padding=2), nn.ReLU(), nn.MaxPool1d(2)]
-    length = 64 // 2 ** len(channels)
+    if not flat:
+        layers.append(nn.AdaptiveAvgPool1d(1))
+    length = 64 // 2 ** len(channels) if flat else 1
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels[-1] * length, 10))
 
 
-def depthwise(channels: int) -> nn.Module:
+def depthwise(channels: int, *, flat: bool = True) -> nn.Module:
     layers: list[nn.Module] = [nn.Conv2d(1, channels, 3, padding=1), nn.ReLU()]
     for _ in range(2):
         layers += [
@@ -92,7 +94,8 @@ def depthwise(channels: int) -> nn.Module:
             nn.BatchNorm2d(channels),
             nn.ReLU(),
         ]
-    return nn.Sequential(*layers, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(channels * 16, 10))
+    layers.append(nn.MaxPool2d(2) if flat else nn.AdaptiveAvgPool2d(1))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels * (16 if flat else 1), 10))
 
 
 def table(*widths: int) -> nn.Module:
@@ -104,6 +107,7 @@ MODELS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
     "MLP 64-256-10": ("digits", lambda: mlp(64, 256, 10)),
     "MLP 64-256-256-10": ("digits", lambda: mlp(64, 256, 256, 10)),
     "MLP 64-128x5-10": ("digits", lambda: mlp(64, *[128] * 5, 10)),
+    "MLP 64-64x9-10": ("digits", lambda: mlp(64, *[64] * 9, 10)),
     "MLP 64-1024-1024-10": ("digits", lambda: mlp(64, 1024, 1024, 10)),
     "CNN 16-32": ("digits", lambda: cnn(16, 32)),
     "CNN 64-128-256": ("digits", lambda: cnn(64, 128, 256)),
@@ -112,7 +116,9 @@ MODELS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
     "ResNet 32x2, flattened": ("digits", lambda: resnet(32, 2, flat=True)),
     "Conv1d 32-64": ("digits", lambda: conv1d(32, 64)),
     "Conv1d 64-128": ("digits", lambda: conv1d(64, 128)),
+    "Conv1d 32-64-128, pooled": ("digits", lambda: conv1d(32, 64, 128, flat=False)),
     "depthwise 64": ("digits", lambda: depthwise(64)),
+    "depthwise 128, pooled": ("digits", lambda: depthwise(128, flat=False)),
     "table 128-128": ("breast cancer", lambda: table(128, 128)),
     "table 1024-512": ("breast cancer", lambda: table(1024, 512)),
     "MLP 784-256-256-10": ("mnist", lambda: mlp(784, 256, 256, 10)),
@@ -155,7 +161,7 @@ def runs(args: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Callable[[]
             model = make()
             if args.fedavg:
                 for rate in RATES:
-                    local = fedrank.LocalTraining(**{"epochs": 5, **settings, "learning_rate": rate})
+                    local = fedrank.LocalTraining(**{"balanced": False, **settings, "learning_rate": rate})
                     key = {"net": name, "seed": seed, "method": "FedAvg", "rate": rate, **settings}
                     yield key, partial(fedrank.FedAvg, model, local, seed=seed), data
             else:
