@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedrank.data import Client, Federation, check_federation
+from fedrank.data.arrays import whole_number
 from fedrank.engine import local_engine, suitable_workers
 from fedrank.errors import ConfigError, ModelError, TrainingError
 from fedrank.experiment.interrupt import Interrupt
@@ -132,13 +133,13 @@ def tune(
     check_federation(clients)
     if budget < UNITS:
         raise ConfigError(f"budget must be at least {UNITS} rounds, got {budget}")
+    seed = whole_number("seed", net.seed if seed is None else seed)
     if workers is not None and workers < 1:
         raise ConfigError(f"workers must be at least 1, got {workers}")
     try:
         check_fit(net.subnetwork(net.initial_ranking), clients)
     except ModelError as error:
         raise ModelError(f"the model {error}") from error
-    seed = net.seed if seed is None else seed
     judges, judged = held_out(clients, seed)
     unit = budget // UNITS
     rounds = unit * sum(STAGES)
