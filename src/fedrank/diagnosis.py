@@ -191,8 +191,8 @@ def _warnings(
     if outputs < WEAK:
         yield (
             f"the signal is weak: outputs differ by only {outputs:.2g} from sample to sample. Standardize "
-            "the inputs, flatten instead of pooling whole images, use ReLU, keep more edges (keep=0.8), or "
-            "put normalization between the layers"
+            "the inputs, flatten instead of pooling whole images, use ReLU, keep at least 80% of the edges "
+            "(keep=0.8), or put normalization between the layers"
         )
     elif outputs > STRONG:
         yield (
