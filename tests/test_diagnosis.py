@@ -34,7 +34,7 @@ def test_a_network_and_data_that_suit_each_other_cause_no_warning(digits: Federa
     assert found.warnings == ()
     sizes = [client.train.size for client in digits.clients]
     assert (found.samples.least, found.samples.most) == (min(sizes), max(sizes))
-    assert found.steps.most == 2 * -(-max(sizes) // 8)
+    assert found.steps.most == 5 * -(-max(sizes) // 8)
     assert found.inputs.mean == pytest.approx(0, abs=0.1)
     assert found.inputs.deviation == pytest.approx(1, abs=0.1)
 
@@ -46,7 +46,7 @@ def test_a_network_and_data_that_suit_each_other_cause_no_warning(digits: Federa
         (GOOD, lambda x: x * 0 + 3, {}, "all inputs are 3"),
         (GOOD, lambda x: x, {"epochs": 1, "batch_size": 64}, "take 1 step per round"),
         (GOOD, lambda x: x * 1000, {}, "the signal explodes"),
-        (relu_layers(8), lambda x: x, {}, "the signal is weak"),
+        (relu_layers(16), lambda x: x, {}, "the signal is weak"),
         (relu_layers(0, 20), lambda x: x, {}, "only 1,480 edges"),
     ],
 )
@@ -58,13 +58,13 @@ def test_each_obstacle_has_one_warning(digits, model, change, local, warning) ->
 def test_a_diagnosis_reads_as_a_table_as_html_and_as_records(digits: Federation) -> None:
     found = diagnosed(digits, relu_layers(0, 20))
     text, page = str(found), found._repr_html_()
-    for shown in ("1.weight", "Linear", "20 x 64", "1,280", "640", "only 1,480 edges", "median"):
+    for shown in ("1.weight", "Linear", "20 x 64", "1,280", "1,025", "only 1,480 edges", "median"):
         assert shown in text, shown
         assert shown in page, shown
     records = json.loads(json.dumps(found.to_records()))
     assert [(each["name"], each["edges"], each["kept"]) for each in records] == [
-        ("1.weight", 1280, 640),
-        ("3.weight", 200, 100),
+        ("1.weight", 1280, 1025),
+        ("3.weight", 200, 161),
     ]
 
 

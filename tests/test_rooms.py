@@ -28,6 +28,7 @@ BELOW["run"] = BELOW["diagnosis"] = {"report", *BELOW["report"]}
 BELOW["callbacks"] = {"run", *BELOW["run"]}
 BELOW["training"] = {"callbacks", "diagnosis", *BELOW["callbacks"]}
 BELOW["comparing"] = {"training", *BELOW["training"]}
+BELOW["tuning"] = BELOW["run"]
 BELOW["paper"] = BELOW["bench"] = BELOW["flower"] = BELOW["training"]
 BELOW["cli"] = {"paper", "bench", "flower", "training", "export", *BELOW["training"]}
 MODULES = sorted(SOURCE.rglob("*.py"))

@@ -367,3 +367,17 @@ def test_a_run_of_a_plain_module_cannot_be_kept(digits: Federation, tmp_path: Pa
     with pytest.raises(fedrank.FedrankError, match="only runs of a supernetwork can be kept"):
         fedrank.train(method, digits, rounds=1, per_round=4, progress=False, out=tmp_path / "plain")
     assert not (tmp_path / "plain").exists()
+
+
+def test_runs_of_before_the_balanced_loss_load_and_resume(digits: Federation, tmp_path: Path) -> None:
+    path, local = tmp_path / "mine", fedrank.LocalTraining(epochs=1, balanced=False)
+    method = replace(frl(), local=local)
+    train(digits, method, out=path, rounds=2)
+    description = path / "description.toml"
+    assert "balanced = false\n" in description.read_text()
+    description.write_text(description.read_text().replace("balanced = false\n", ""))
+    assert fedrank.load(path, net=Net()).method.local == local
+    with pytest.raises(fedrank.FedrankError, match="balanced"):
+        train(digits, replace(method, local=fedrank.LocalTraining(epochs=1)), out=path)
+    again = train(digits, method, out=path, rounds=3)
+    assert again.state.ranking.tolist() == train(digits, method, rounds=3).state.ranking.tolist()

@@ -27,7 +27,7 @@ def test_a_run_knows_its_history_and_its_model(digits: Federation) -> None:
     assert [played.number for played in run.history] == [1, 2, 3]
     assert run.evaluation == run.history[-1].evaluation
     weight = run.subnetwork()[1].weight  # type: ignore[index]
-    assert np.count_nonzero(weight.numpy()) == 320
+    assert np.count_nonzero(weight.numpy()) == 513
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from fedrank.run import Run as Run
     from fedrank.run import load as load
     from fedrank.training import train as train
+    from fedrank.tuning import Tuning as Tuning
+    from fedrank.tuning import tune as tune
 
 __version__ = "0.1.0"
 
@@ -73,6 +75,8 @@ _HOMES = {
     "split": "fedrank.data",
     "supernetwork": "fedrank.nn",
     "train": "fedrank.training",
+    "Tuning": "fedrank.tuning",
+    "tune": "fedrank.tuning",
 }
 
 __all__ = ["__version__", *_HOMES]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import html
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from io import StringIO
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console, Group
+from rich.console import Group
 from rich.text import Text
 
 from fedrank.data import Federation, Samples, check_federation
@@ -20,7 +18,7 @@ from fedrank.experiment.rounds import check_fit
 from fedrank.methods import FRL, Method
 from fedrank.nn import LocalTraining, Supernetwork, check_supernetwork
 from fedrank.nn.signals import LayerSignal, layer_signals
-from fedrank.report.text_table import TextTable
+from fedrank.report.text_table import TextTable, plain_text
 from fedrank.report.words import plural
 
 BATCH = 100
@@ -90,14 +88,10 @@ class Diagnosis:
         return Group(self._table(), *(Text.assemble(("warning: ", "yellow"), each) for each in self.warnings))
 
     def __str__(self) -> str:
-        console = Console(file=StringIO(), width=110, color_system=None)
-        console.print(self)
-        written = console.file
-        assert isinstance(written, StringIO)
-        return written.getvalue().rstrip()
+        return plain_text(self)
 
     def _repr_html_(self) -> str:
-        return self._table().html() + "".join(f"<p>{html.escape(text)}</p>" for text in self.warnings)
+        return replace(self._table(), notes=(*self._table().notes, *self.warnings)).html()
 
     def _table(self) -> TextTable:
         headings = ("layer", "kind", "shape", "edges", "kept", "fan-in", "outputs", "gradient")
@@ -197,8 +191,8 @@ def _warnings(
     if outputs < WEAK:
         yield (
             f"the signal is weak: outputs differ by only {outputs:.2g} from sample to sample. Standardize "
-            "the inputs, flatten instead of pooling whole images, use ReLU, keep more edges (keep=0.8), or "
-            "put normalization between the layers"
+            "the inputs, flatten instead of pooling whole images, use ReLU, keep at least 80% of the edges "
+            "(keep=0.8), or put normalization between the layers"
         )
     elif outputs > STRONG:
         yield (

@@ -32,6 +32,7 @@ class Purpose(enum.IntEnum):
     SEEN_TRIALS = 12
     MEASURING = 13
     STAND_INS = 14
+    TUNING = 15
 
 
 def keyed_generator(seed: int, purpose: Purpose, *coordinates: int) -> np.random.Generator:

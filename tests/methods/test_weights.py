@@ -23,7 +23,7 @@ from fedrank.randomness import Purpose, keyed_generator
 from tests.support.runs import combined, rounds_of
 
 CPU = torch.device("cpu")
-LOCAL = LocalTraining(epochs=3, learning_rate=0.02)
+LOCAL = LocalTraining(epochs=3, learning_rate=0.02, balanced=False)
 METHODS = [FedAvg, SignSGD, TopK]
 
 

@@ -33,12 +33,14 @@ def test_training_equals_an_ordinary_loop_with_biases_and_batch_statistics() -> 
     images, labels = rng.normal(size=(16, 1, 8, 8)).astype(np.float32), np.arange(16) % 10
 
     class Once:
+        labels = np.arange(16) % 10
+
         def batches(self, _size: int, _rng: np.random.Generator):  # type: ignore[no-untyped-def]
             yield images, labels
 
     module = with_everything()
     network = PlainNetwork.of(module, seed=1)
-    local = LocalTraining(epochs=2, learning_rate=0.05)
+    local = LocalTraining(epochs=2, learning_rate=0.05, balanced=False)
     trained = train_weights(WeightNetwork(network, torch.device("cpu")), network.weights, Once(), rng, local)
     ours = network.with_weights(trained.weights).state_dict()
 

@@ -149,8 +149,8 @@ def test_subnetwork_is_an_ordinary_module_with_masked_weights(mode: str) -> None
 
 def test_the_mask_of_the_authors_mode_is_both_tails_of_the_ranking() -> None:
     model = nn.Linear(300, 100, bias=False)
-    signed = supernetwork(model, seed=1)
-    authors = supernetwork(model, seed=1, scores="authors")
+    signed = supernetwork(model, seed=1, keep=0.5)
+    authors = supernetwork(model, seed=1, keep=0.5, scores="authors")
     ranking = signed.initial_ranking
     reverse = np.concatenate([ranking[layer.edges][::-1] for layer in signed.layout])
     assert np.mean(signed.mask(ranking) == signed.mask(reverse)) < 0.01

@@ -100,14 +100,18 @@ def dense_oracle(network: Supernetwork, scores: Tensor, inputs: Tensor, by_magni
     return torch.func.functional_call(network.skeleton, weights, (inputs,))
 
 
-def test_training_equals_a_plain_loop_with_torchs_optimizer_and_schedule() -> None:
+@pytest.mark.parametrize("balanced", [False, True])
+def test_training_equals_a_plain_loop_with_torchs_optimizer_and_schedule(balanced: bool) -> None:
     network = supernetwork(small_net(), seed=5)
-    local = LocalTraining(epochs=3, learning_rate=0.3, momentum=0.9, weight_decay=1e-2, batch_size=8)
+    local = LocalTraining(3, learning_rate=0.3, weight_decay=1e-2, balanced=balanced)
     data = small_data()
     trained = edge_popup(
         MaskedNetwork(network, CPU), network.initial_scores, data, np.random.default_rng(0), local
     )
 
+    known = data.labels.tolist()
+    shares = [(1 + known.count(label)) / (len(known) + 3) for label in range(3)]
+    offsets = torch.tensor(shares).log() if balanced else torch.zeros(3)
     scores = torch.tensor(network.initial_scores, requires_grad=True)
     optimizer = torch.optim.SGD([scores], lr=0.3, momentum=0.9, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=3)
@@ -115,15 +119,28 @@ def test_training_equals_a_plain_loop_with_torchs_optimizer_and_schedule() -> No
     for _ in range(3):
         for inputs, labels in data.batches(8, np.random.default_rng(0)):
             optimizer.zero_grad()
-            loss = cross_entropy(
-                dense_oracle(network, scores, torch.tensor(inputs), False), torch.tensor(labels)
-            )
+            logits = dense_oracle(network, scores, torch.tensor(inputs), False)
+            loss = cross_entropy(logits + offsets, torch.tensor(labels))
             loss.backward()
             optimizer.step()
             losses.append(float(loss.detach()))
         schedule.step()
     np.testing.assert_allclose(trained.scores, scores.detach().numpy(), rtol=1e-4, atol=1e-5)
     assert trained.loss == pytest.approx(np.mean(losses), rel=1e-4)
+
+
+def test_a_client_with_a_single_label_does_not_forget_the_others_as_fast() -> None:
+    """The balanced loss has a smaller gradient where only the client's share of labels is to be learned."""
+    network, rng = supernetwork(small_net(), seed=5), np.random.default_rng(0)
+    data = small_data()
+    data.labels = np.zeros_like(data.labels)
+
+    def moved(balanced: bool) -> float:
+        masked, local = MaskedNetwork(network, CPU), LocalTraining(1, balanced=balanced)
+        trained = edge_popup(masked, network.initial_scores, data, rng, local).scores
+        return float(np.abs(trained - network.initial_scores).mean())
+
+    assert 0 < moved(balanced=True) < moved(balanced=False) / 2
 
 
 def test_training_does_not_touch_the_weights_or_the_initial_scores() -> None:

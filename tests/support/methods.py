@@ -14,4 +14,4 @@ def small_net() -> nn.Module:
 
 def small_frl(**options: object) -> FRL:
     scores = options.pop("scores", "signed")
-    return FRL(supernetwork(small_net(), seed=11, scores=scores), **options)  # type: ignore[arg-type]
+    return FRL(supernetwork(small_net(), seed=11, keep=0.5, scores=scores), **options)  # type: ignore[arg-type]

@@ -27,7 +27,11 @@ SPARSE = ("top=50%", "top=10%")
 def ballots(data_dir: Path, *, quick: bool) -> Iterator[Row]:
     """Train, and measure one client's ballot and the broadcast of every round."""
     what, federation = mnist(data_dir)
-    frl: Method[Any] = FRL(supernetwork(NETWORKS["lenet"](), seed=7), LocalTraining(), vote="screened-mean")
+    frl: Method[Any] = FRL(
+        supernetwork(NETWORKS["lenet"](), seed=7, keep=0.5),
+        LocalTraining(epochs=2, balanced=False),
+        vote="screened-mean",
+    )
     layout, rounds, per_round = frl.network.layout, 2 if quick else 20, 3 if quick else 25
     seen: list[tuple[Ranking, Ranking]] = []
     state = frl.init()

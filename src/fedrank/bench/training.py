@@ -51,7 +51,7 @@ def step_flop(network: Supernetwork, shape: tuple[int, ...], batch: int) -> int:
 def steps(limits: Limits, *, quick: bool) -> Iterator[Row]:
     """Measure a client's step and its parts; in bfloat16 only where the processor has instructions for it."""
     for name, shape in SHAPES.items():
-        network = supernetwork(NETWORKS[name](), seed=7)
+        network = supernetwork(NETWORKS[name](), seed=7, keep=0.5)
         section, repeat = f"step of {name}, batch {BATCH}", 3 if quick else 20
         limit = step_flop(network, shape, BATCH) / limits.flop_per_second
         yield Row(section, "limit: its matrix multiplications", 1e3 * limit, "ms", 1.0)
@@ -109,8 +109,8 @@ def mnist(data_dir: Path) -> tuple[str, Federation]:
 def rounds(limits: Limits, data_dir: Path, *, quick: bool) -> Iterator[Row]:
     """Measure a round of MNIST without evaluation, and an evaluation of all clients."""
     what, federation = mnist(data_dir)
-    network = supernetwork(NETWORKS["lenet"](), seed=7)
-    frl: Method[Any] = FRL(network, local := LocalTraining(), vote="screened-mean")
+    network = supernetwork(NETWORKS["lenet"](), seed=7, keep=0.5)
+    frl: Method[Any] = FRL(network, local := LocalTraining(epochs=2, balanced=False), vote="screened-mean")
     clients = select(federation.voters, 4 if quick else 25, 7, 0)
     samples = sum(federation.clients[client].train.size for client in clients) * local.epochs
     limit = samples * step_flop(network, (1, 28, 28), BATCH) / BATCH / limits.flop_per_second

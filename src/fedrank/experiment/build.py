@@ -107,6 +107,7 @@ def build_method(experiment: Experiment) -> Method[Any]:
         weight_decay=local.weight_decay,
         batch_size=local.batch_size,
         precision=Precision(local.precision),
+        balanced=local.balanced,
     )
     run = bytes.fromhex(experiment.fingerprint())[:16]
     method, decay = experiment.method, local.rate_decay

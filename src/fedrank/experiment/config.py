@@ -223,6 +223,8 @@ class Experiment(Section):
             del values["attack"]["lies"]
         if self.local.precision == "float32":  # older versions had no such setting
             del values["local"]["precision"]
+        if not self.local.balanced:
+            del values["local"]["balanced"]
         if not self.data.test_shards:  # older versions had no such setting
             del values["data"]["test_shards"]
         if not self.network.fix:

@@ -30,12 +30,14 @@ from fedrank.experiment.rounds import Schedule
 from fedrank.experiment.sections import Section
 from fedrank.importing import import_path, imported
 from fedrank.methods import METHODS, Method
-from fedrank.nn import LocalTraining, Network, Precision, Scores, Supernetwork, supernetwork
+from fedrank.nn import LocalTraining, Network, Scores, Supernetwork, supernetwork
 from fedrank.nn.rebuild import MissingModel, model_from, structure_digest
 from fedrank.rank import Layout
 
 FREE = ("name", "rounds", "evaluate_every", "network.source", "method.memory")
 """What may differ between two descriptions of the same run."""
+BEFORE: dict[str, Any] = {"balanced": False, "precision": "float32"}
+"""Settings of local training that earlier versions did not have, and what they did."""
 SPOKEN = {
     "data.digest": "the data",
     "data.preprocess": "the preprocessing of the data",
@@ -122,7 +124,7 @@ class Description(Section):
             evaluate_every=schedule.evaluate_every,
             data=describe_data(federation),
             network=_network(method.network),
-            local=_local(getattr(method, "local", None)),
+            local=_plain_fields(getattr(method, "local", None)),
             method=OwnMethod(
                 name=_method_name(method), **_plain_fields(method, without=("network", "local"))
             ),
@@ -151,7 +153,12 @@ class Description(Section):
         return shown | {"network.edges": sum(map(math.prod, layers.values()))}
 
     def _binding(self) -> dict[str, Any]:
-        return {key: value for key, value in super().flat().items() if key not in FREE}
+        as_before = [(f"local.{key}", value) for key, value in BEFORE.items()]
+        return {
+            key: value
+            for key, value in super().flat().items()
+            if key not in FREE and (key, value) not in as_before
+        }
 
     def fingerprint(self) -> str:
         """Return a digest of all that determines the result of a round."""
@@ -179,7 +186,7 @@ class Description(Section):
         if isinstance(settings.get("run"), str):
             settings["run"] = bytes.fromhex(settings["run"])
         if self.local:
-            settings["local"] = LocalTraining(**self.local)
+            settings["local"] = LocalTraining(**BEFORE | self.local)
         if unknown := sorted(settings.keys() - known):
             raise RunError(f"{self.method.name} has no setting {unknown[0]!r} in this version")
         method: Method[Any] = kind(network=self.supernetwork(net), **settings)
@@ -208,13 +215,6 @@ class Description(Section):
         shapes = [(name, tuple(shape)) for name, shape in section.layers.items()]
         missing, scores = MissingModel(dict(shapes), reason), Scores(section.scores)
         return Supernetwork(missing, Layout.of(shapes), section.seed, section.keep, section.weights, scores)
-
-
-def _local(local: LocalTraining | None) -> dict[str, Any]:
-    values = _plain_fields(local)
-    if values.get("precision") == Precision.FLOAT32:  # older versions had no such setting
-        del values["precision"]
-    return values
 
 
 def describe_data(federation: Federation) -> OwnData:

@@ -147,6 +147,7 @@ class LocalSection(Section):
     batch_size: int = Field(ge=1)
     rate_decay: float = Field(default=0.999, gt=0, le=1)
     precision: Literal["float32", "bfloat16"] = "float32"
+    balanced: bool = False
 
 
 def is_own(name: Any, suffix: str = ":") -> bool:

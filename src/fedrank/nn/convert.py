@@ -35,7 +35,7 @@ def supernetwork(
     model: nn.Module,
     *,
     seed: int,
-    keep: float = 0.5,
+    keep: float = 0.8,
     weights: str = "signed-kaiming-constant",
     scores: str = "signed",
     fix: bool = False,
@@ -50,7 +50,7 @@ def supernetwork(
     ----------
     model : any torch module; only its structure is used, not its weights.
     seed : 32-bit integer that determines the weights and the initial scores.
-    keep : share k of each layer's edges in the subnetwork.
+    keep : share k of each layer's edges in the subnetwork; the paper keeps 0.5.
     weights : signed-kaiming-constant, kaiming-normal, glorot-normal or kaiming-uniform.
     scores : signed, magnitude or authors; see `fedrank.nn.Scores`.
     fix : drop biases and replace normalization layers instead of raising an error.

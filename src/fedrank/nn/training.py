@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedrank.errors import ConfigError, TrainingError
@@ -23,18 +24,28 @@ Batch = tuple[NDArray[np.float32], NDArray[np.int64]]
 class Samples(Protocol):
     """Labeled data that yields random batches."""
 
+    @property
+    def labels(self) -> NDArray[np.int64]: ...
+
     def batches(self, batch_size: int, rng: np.random.Generator) -> Iterator[Batch]: ...
 
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """How a client trains: SGD with cosine decay of the learning rate over the local epochs."""
+    """How a client trains: SGD with cosine decay of the learning rate over the local epochs.
 
-    epochs: int = 2
+    Parameters
+    ----------
+    balanced : correct the loss for how often each label occurs at the client (Menon et al., 2021), so that
+        it learns to tell classes apart instead of which ones it has. The paper does not.
+    """
+
+    epochs: int = 5
     learning_rate: float = 0.4
     momentum: float = 0.9
     weight_decay: float = 1e-4
     batch_size: int = 8
+    balanced: bool = True
     precision: Precision = Precision.FLOAT32
     """bfloat16 is about twice as fast on processors that have instructions for it, and slower on others."""
 
@@ -72,6 +83,7 @@ def edge_popup(
 ) -> Trained:
     """Train `initial` scores on `samples` (Ramanujan et al., 2020; the paper's Algorithm 1)."""
     network.begin(initial)
+    loss_of = client_loss(samples.labels, balanced=local.balanced)
     losses = torch.zeros((), device=network.device)
     steps = 0
     with torch.random.fork_rng():
@@ -80,7 +92,7 @@ def edge_popup(
             rate = cosine(local.learning_rate, epoch, local.epochs)
             for inputs, labels in samples.batches(local.batch_size, rng):
                 logits = network.forward(torch.from_numpy(inputs).to(network.device))
-                loss = cross_entropy(logits, torch.from_numpy(labels).to(network.device))
+                loss = loss_of(logits, torch.from_numpy(labels).to(network.device))
                 network.backward(loss)
                 network.descend(rate, local.momentum, local.weight_decay)
                 losses += loss.detach()
@@ -92,6 +104,22 @@ def edge_popup(
             f"({local.learning_rate:g}) is too high for this model and data, or the inputs are not finite"
         )
     return Trained(trained, float(losses) / steps)
+
+
+def client_loss(labels: NDArray[np.int64], *, balanced: bool) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the cross-entropy, perhaps of logits that have the logarithm of their label's share added.
+
+    One more sample of every label keeps a client with a single label learning.
+    """
+    if not balanced:
+        return cross_entropy
+
+    def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        counts = np.bincount(labels, minlength=logits.shape[1]) + 1
+        shares = torch.from_numpy((counts / counts.sum()).astype(np.float32)).to(logits.device)
+        return cross_entropy(logits + shares.log(), targets)
+
+    return loss
 
 
 def cosine(learning_rate: float, epoch: int, epochs: int) -> float:

@@ -9,13 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from fedrank.nn.base import Network, tensors_of
 from fedrank.nn.memory_format import lay_out_for_speed
 from fedrank.nn.precision import Precision
-from fedrank.nn.training import LocalTraining, Samples, cosine
+from fedrank.nn.training import LocalTraining, Samples, client_loss, cosine
 
 NORMALIZATION = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
@@ -120,6 +119,7 @@ def train_weights(
         weight_decay=local.weight_decay,
         fused=network.device.type == "cpu" or None,
     )
+    loss_of = client_loss(samples.labels, balanced=local.balanced)
     losses = torch.zeros((), device=network.device)
     steps = 0
     with torch.random.fork_rng():
@@ -128,7 +128,7 @@ def train_weights(
             optimizer.param_groups[0]["lr"] = cosine(local.learning_rate, epoch, local.epochs)
             for inputs, labels in samples.batches(local.batch_size, rng):
                 logits = network.forward(torch.from_numpy(inputs).to(network.device))
-                loss = cross_entropy(logits, torch.from_numpy(labels).to(network.device))
+                loss = loss_of(logits, torch.from_numpy(labels).to(network.device))
                 network.step(loss, optimizer)
                 losses += loss.detach()
                 steps += 1

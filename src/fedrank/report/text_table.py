@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -75,11 +75,7 @@ class TextTable:
         return f"<table>{caption}{_html_row(self.headings, 'th')}{rows}</table>{notes}"
 
     def __str__(self) -> str:
-        console = Console(file=io.StringIO(), width=110, color_system=None)
-        console.print(self)
-        written = console.file
-        assert isinstance(written, io.StringIO)
-        return "\n".join(line.rstrip() for line in written.getvalue().rstrip().splitlines())
+        return plain_text(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Print the table; columns that do not fit go into a block below."""
@@ -113,13 +109,21 @@ class TextTable:
         return table
 
 
+def plain_text(shown: RenderableType, width: int = 110) -> str:
+    """Return what a terminal without colors shows."""
+    console = Console(file=StringIO(), width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(shown)
+    return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())
+
+
+def _html_row(cells: Iterable[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
 def _line(texts: Iterable[str]) -> str:
     return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
 
 
 def _comments(texts: Iterable[str]) -> list[str]:
     return [f"% {line}" for text in texts for line in text.splitlines()]
-
-
-def _html_row(texts: Iterable[str], tag: str) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts) + "</tr>"
