@@ -244,7 +244,7 @@ def main() -> None:
                 method(),
                 clients,
                 rounds=args.rounds,
-                per_round=10,
+                clients_per_round=10,
                 evaluate_every=often,
                 workers=1,
                 progress=False,

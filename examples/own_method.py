@@ -51,5 +51,5 @@ if __name__ == "__main__":
         nn.Flatten(), nn.Linear(64, 64, bias=False), nn.ReLU(), nn.Linear(64, 10, bias=False)
     )
     method = FedAvgM(fedrank.supernetwork(model, seed=7), fedrank.LocalTraining(learning_rate=0.02))
-    run = fedrank.train(method, clients, rounds=10, per_round=10)
+    run = fedrank.train(method, clients, rounds=10, clients_per_round=10)
     print(f"accuracy {run.evaluation.test_accuracy:.1%}")

@@ -31,7 +31,7 @@ def net(seed: int = 1) -> fedrank.Supernetwork:
 
 
 def compare(methods: object, data: object = clients, **options: object) -> fedrank.Comparison:
-    settings = {"rounds": 2, "per_round": 4, "seeds": 2, "workers": 1, "progress": False, **options}
+    settings = {"rounds": 2, "clients_per_round": 4, "seeds": 2, "workers": 1, "progress": False, **options}
     return fedrank.compare(methods, data, **settings)  # type: ignore[arg-type]
 
 
@@ -42,7 +42,9 @@ def accuracies(comparison: fedrank.Comparison) -> list[float]:
 def test_its_numbers_are_those_of_single_runs() -> None:
     found = compare({"FRL": lambda seed: fedrank.FRL(net(seed))}, seeds=[3, 5])
     alone = [
-        fedrank.train(fedrank.FRL(net(seed)), clients(seed), rounds=2, per_round=4, workers=1, progress=False)
+        fedrank.train(
+            fedrank.FRL(net(seed)), clients(seed), rounds=2, clients_per_round=4, workers=1, progress=False
+        )
         for seed in (3, 5)
     ]
     assert accuracies(found) == [run.evaluation.test_accuracy for run in alone]
@@ -150,8 +152,8 @@ def test_a_run_that_fails_does_not_throw_away_the_others(caplog: pytest.LogCaptu
         found = compare({"FRL": fedrank.FRL(net())}, data)
     assert [each.state for each in found.results] == ["finished", "failed"]
     assert "(1 of 2)" in found.table().rows[0][1]
-    assert "Failed: method FRL, seed 1: per_round is 4, but only 3 clients" in str(found)
-    assert "FRL, seed=1 failed: per_round is 4" in caplog.text
+    assert "Failed: method FRL, seed 1: clients_per_round is 4, but only 3 clients" in str(found)
+    assert "FRL, seed=1 failed: clients_per_round is 4" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -169,7 +171,7 @@ def test_a_run_that_fails_does_not_throw_away_the_others(caplog: pytest.LogCaptu
         ({"a b": fedrank.FRL(net()), "a-b": fedrank.FRL(net())}, {}, "two runs need the directory"),
         ({"FRL": fedrank.FRL(net())}, {"seeds": 0}, "seeds must be at least 1"),
         ({"FRL": fedrank.FRL(net())}, {"seeds": [1, 1]}, "seeds has 1 twice"),
-        ({"FRL": fedrank.FRL(net())}, {"per_round": 40}, "FRL, seed=0: per_round is 40"),
+        ({"FRL": fedrank.FRL(net())}, {"clients_per_round": 40}, "FRL, seed=0: clients_per_round is 40"),
         ({"FRL": fedrank.FRL(net())}, {"rounds": 0}, "rounds must be at least 1"),
         ({"FRL": fedrank.FRL(net())}, {"adversary": "mirror"}, "adversary must be a dictionary"),
         ({"FRL": fedrank.FRL(net())}, {"adversary": {"a": "mirror"}}, r"adversary\['a'\] must be an Adv"),

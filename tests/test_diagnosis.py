@@ -93,7 +93,7 @@ def test_a_model_that_does_not_fit_is_refused(digits: Federation, model: nn.Modu
 
 def test_train_warns_once_and_only_rankings_are_diagnosed(digits: Federation) -> None:
     few = relu_layers(0, 20)
-    options = {"rounds": 2, "per_round": 2, "workers": 1, "progress": False}
+    options = {"rounds": 2, "clients_per_round": 2, "workers": 1, "progress": False}
     with pytest.warns(fedrank.FedrankWarning, match="only 1,480 edges") as caught:
         fedrank.train(fedrank.FRL(fedrank.supernetwork(few, seed=1)), digits, **options)
     assert [each.filename for each in caught] == [__file__]

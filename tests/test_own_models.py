@@ -29,5 +29,5 @@ def test_models_learn_at_the_default_settings(benchmark: dict[str, Any], name: s
     data, make = benchmark["MODELS"][name]
     torch.manual_seed(7)
     method, clients = benchmark["build"](make(), 7, {}), benchmark["federation"](data, 7, None)
-    run = fedrank.train(method, clients, rounds=30, per_round=10, evaluate_every=30, progress=False)
+    run = fedrank.train(method, clients, rounds=30, clients_per_round=10, evaluate_every=30, progress=False)
     assert run.evaluation.test_accuracy > least

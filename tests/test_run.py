@@ -52,7 +52,7 @@ def frl(model: nn.Module | None = None, **options: object) -> fedrank.FRL:
 
 
 def train(clients: Federation, method: fedrank.FRL | None = None, **options: object) -> fedrank.Run:
-    settings = {"rounds": 3, "per_round": 4, "workers": 1, "progress": False, **options}
+    settings = {"rounds": 3, "clients_per_round": 4, "workers": 1, "progress": False, **options}
     return fedrank.train(method or frl(), clients, **settings)  # type: ignore[arg-type]
 
 
@@ -126,7 +126,7 @@ def test_a_run_that_was_killed_after_its_last_round_gets_its_summary(copy: Path,
         ("vote", "method.vote was 'borda' and is now 'median'"),
         ("data", "the data changed"),
         ("adversary", "attack.name was 'none' and is now 'reverse'"),
-        ("per_round", "clients_per_round was 4 and is now 5"),
+        ("clients_per_round", "clients_per_round was 4 and is now 5"),
         ("rounds", "has 3 completed rounds, but rounds is 2"),
     ],
 )
@@ -149,7 +149,7 @@ def test_what_changed_is_said_and_nothing_is_touched(
         clients = replace(digits, clients=digits.clients[::-1])
     else:
         reverse = fedrank.Adversary("reverse", clients={1, 2})
-        options = {change: {"adversary": reverse, "per_round": 5, "rounds": 2}[change]}
+        options = {change: {"adversary": reverse, "clients_per_round": 5, "rounds": 2}[change]}
     before = content(kept)
     with pytest.raises(fedrank.FedrankError, match=complaint):
         train(clients, method, out=kept, **options)
@@ -306,13 +306,13 @@ digits = load_digits()
 clients = fedrank.split(digits.images / 16, digits.target, clients=20, by=fedrank.IID(), seed=7)
 press = lambda done: os.kill(os.getpid(), signal.SIGINT) if done.number == 2 else None
 for out in ("first", "second"):
-    run = fedrank.train(frl(), clients, rounds=4, per_round=3, workers=1, out=out, on_round=press)
+    run = fedrank.train(frl(), clients, rounds=4, clients_per_round=3, workers=1, out=out, on_round=press)
     print(run)
     if run.interrupted:
         break
 print(fedrank.load("first").interrupted)
 press = lambda done: None
-print(fedrank.train(frl(), clients, rounds=4, per_round=3, workers=1, out="first"))
+print(fedrank.train(frl(), clients, rounds=4, clients_per_round=3, workers=1, out="first"))
 """
 
 
@@ -350,7 +350,7 @@ def test_small_nets_of_plain_torch_classes_are_asked_for(digits: Federation, tmp
 def test_weighted_averaging_is_kept_and_continued(digits: Federation, tmp_path: Path) -> None:
     net = fedrank.supernetwork(Net(), seed=11, fix=True)
     method = fedrank.FedAvg(net, fedrank.LocalTraining(epochs=1, learning_rate=0.05), weighted=True)
-    options = {"per_round": 4, "workers": 1, "progress": False}
+    options = {"clients_per_round": 4, "workers": 1, "progress": False}
     fedrank.train(method, digits, rounds=1, out=tmp_path / "parts", **options)
     parts = fedrank.train(method, digits, rounds=2, out=tmp_path / "parts", **options)
     whole = fedrank.train(method, digits, rounds=2, **options)
@@ -365,7 +365,7 @@ def test_weighted_averaging_is_kept_and_continued(digits: Federation, tmp_path: 
 def test_a_run_of_a_plain_module_cannot_be_kept(digits: Federation, tmp_path: Path) -> None:
     method = fedrank.FedAvg(Net(), seed=7)
     with pytest.raises(fedrank.FedrankError, match="only runs of a supernetwork can be kept"):
-        fedrank.train(method, digits, rounds=1, per_round=4, progress=False, out=tmp_path / "plain")
+        fedrank.train(method, digits, rounds=1, clients_per_round=4, progress=False, out=tmp_path / "plain")
     assert not (tmp_path / "plain").exists()
 
 

@@ -18,7 +18,7 @@ MODEL = nn.Sequential(nn.Flatten(), nn.Linear(64, 10, bias=False))
 
 
 def train(digits: Federation, model: nn.Module = MODEL, **options: int) -> fedrank.Run:
-    settings = {"rounds": 2, "per_round": 2, "workers": 1, **options}
+    settings = {"rounds": 2, "clients_per_round": 2, "workers": 1, **options}
     return fedrank.train(fedrank.FRL(fedrank.supernetwork(model, seed=1)), digits, progress=False, **settings)
 
 
@@ -48,7 +48,9 @@ def test_a_model_that_does_not_fit_the_data_is_refused_first(
         train(digits, model)
 
 
-@pytest.mark.parametrize("options", [{"workers": 0}, {"rounds": 0}, {"per_round": 0}, {"per_round": 1000}])
+@pytest.mark.parametrize(
+    "options", [{"workers": 0}, {"rounds": 0}, {"clients_per_round": 0}, {"clients_per_round": 1000}]
+)
 def test_impossible_numbers_are_refused(digits: Federation, options: dict[str, int]) -> None:
     with pytest.raises(fedrank.FedrankError):
         train(digits, **options)
@@ -62,7 +64,7 @@ def test_a_callback_hears_of_every_round():
     )
     method = fedrank.FRL(fedrank.supernetwork(nn.Linear(4, 2, bias=False), seed=1))
     run = fedrank.train(
-        method, federation, rounds=3, per_round=3, workers=1, progress=False, on_round=heard.append
+        method, federation, rounds=3, clients_per_round=3, workers=1, progress=False, on_round=heard.append
     )
     assert heard == list(run.history)
     assert [played.number for played in heard] == [1, 2, 3]
@@ -73,7 +75,7 @@ def net(seed: int = 1) -> fedrank.Supernetwork:
 
 
 def quick(digits: Federation, method: object, **options: object) -> fedrank.Run:
-    settings = {"rounds": 1, "per_round": 6, "workers": 1, "progress": False, **options}
+    settings = {"rounds": 1, "clients_per_round": 6, "workers": 1, "progress": False, **options}
     return fedrank.train(method, digits, **settings)  # type: ignore[arg-type]
 
 
@@ -144,7 +146,7 @@ def test_a_broken_attack_is_named(digits: Federation) -> None:
     with pytest.raises(
         fedrank.FedrankError, match=r"the attack 'broken_attack' .* failed: KeyError: 'scale'"
     ):
-        quick(digits, fedrank.FRL(net()), adversary=adversary, per_round=20)
+        quick(digits, fedrank.FRL(net()), adversary=adversary, clients_per_round=20)
 
 
 @pytest.mark.parametrize(
@@ -204,10 +206,10 @@ def test_workers_are_started_for_work_that_is_worth_it(
 ) -> None:
     monkeypatch.setattr("fedrank.engine.sizing.default_workers", lambda: 8)
     small = fedrank.FRL(net())
-    assert suitable_workers(small, digits, per_round=10, rounds=10) == 1
-    assert suitable_workers(small, digits, per_round=10, rounds=10_000) == 8
+    assert suitable_workers(small, digits, clients_per_round=10, rounds=10) == 1
+    assert suitable_workers(small, digits, clients_per_round=10, rounds=10_000) == 8
     large = fedrank.FRL(fedrank.supernetwork(LeNet(side=8), seed=1))
-    assert suitable_workers(large, digits, per_round=10, rounds=100) == 8
+    assert suitable_workers(large, digits, clients_per_round=10, rounds=100) == 8
 
 
 def test_a_model_that_is_no_supernetwork_is_refused(digits: Federation) -> None:
@@ -220,7 +222,7 @@ def test_clients_that_are_no_federation_are_refused() -> None:
     net = fedrank.supernetwork(nn.Linear(2, 2, bias=False), seed=1)
     clients: Any = [([[0.0, 1.0]], [0])]
     for use in (
-        lambda: fedrank.train(fedrank.FRL(net), clients, rounds=1, per_round=1),
+        lambda: fedrank.train(fedrank.FRL(net), clients, rounds=1, clients_per_round=1),
         lambda: fedrank.diagnose(net, clients),
     ):
         with pytest.raises(fedrank.FedrankError, match="expected a federation of clients, got list"):

@@ -17,7 +17,7 @@ NET = fedrank.supernetwork(MODEL, seed=1)
 
 
 def tuned(clients: Federation, **options: object) -> fedrank.Tuning:
-    options = {"budget": 16, "per_round": 3, "workers": 1, "progress": False} | options
+    options = {"budget": 16, "clients_per_round": 3, "workers": 1, "progress": False} | options
     return fedrank.tune(NET, clients, **options)  # type: ignore[arg-type]
 
 
@@ -90,7 +90,7 @@ def test_ctrl_c_returns_the_best_so_far(digits: Federation, monkeypatch: pytest.
     ("options", "complaint"),
     [
         ({"budget": 15}, "budget must be at least 16 rounds, got 15"),
-        ({"per_round": 1000}, "per_round is 1000, but only"),
+        ({"clients_per_round": 1000}, "clients_per_round is 1000, but only"),
         ({"workers": 0}, "workers must be at least 1, got 0"),
         ({"seed": -1}, "seed must be"),
     ],

@@ -46,7 +46,7 @@ def compare(
     clients: ClientsOfSeed,
     *,
     rounds: int,
-    per_round: int,
+    clients_per_round: int,
     seeds: int | Sequence[int] = 3,
     adversary: Adversary | Mapping[str, Adversary | None] | None = None,
     evaluate_every: int = 1,
@@ -75,11 +75,11 @@ def compare(
     >>> from fedrank import FRL, IID, split, supernetwork
     >>> clients = split([[0.0, 1, 2, 3], [3.0, 2, 1, 0]] * 30, [0, 1] * 30, clients=3, by=IID(), seed=7)
     >>> methods = {"FRL": lambda seed: FRL(supernetwork(nn.Linear(4, 2, bias=False), seed=seed))}
-    >>> compare(methods, clients, rounds=1, per_round=3, progress=False).table().headings
+    >>> compare(methods, clients, rounds=1, clients_per_round=3, progress=False).table().headings
     ['method', 'test_accuracy']
     """
     numbers = whole_seeds(seeds)
-    schedule = Schedule(rounds, per_round, evaluate_every)
+    schedule = Schedule(rounds, clients_per_round, evaluate_every)
     plan = _Plan(_named("methods", methods), clients, _adversaries(adversary), schedule, numbers)
     folder = None if out is None else Path(out)
     plan.check(keeping=folder is not None)
@@ -248,7 +248,7 @@ def _result(plan: _Plan, trial: _Trial, folder: Path | None, options: Mapping[st
             plan.method(trial.method, trial.seed),
             plan.federation(trial.seed),
             rounds=schedule.rounds,
-            per_round=schedule.per_round,
+            clients_per_round=schedule.clients_per_round,
             evaluate_every=schedule.evaluate_every,
             adversary=plan.adversaries[trial.adversary],
             progress=False,

@@ -34,7 +34,7 @@ def train(
     clients: Federation,
     *,
     rounds: int,
-    per_round: int,
+    clients_per_round: int,
     evaluate_every: int = 1,
     adversary: Adversary | None = None,
     workers: int | None = None,
@@ -52,7 +52,7 @@ def train(
     method : for example `fedrank.FRL(network)`.
     clients : a federation, for example from `fedrank.split`.
     rounds : number of rounds.
-    per_round : clients to draw per round.
+    clients_per_round : clients to draw per round.
     evaluate_every : evaluate the model every so many rounds, and after the last one.
     adversary : malicious clients and their attack, to test robustness.
     workers : worker processes, one thread each; by default one per core, or none if the work is small.
@@ -69,7 +69,7 @@ def train(
     """
     _check_machine(workers, device)
     check_federation(clients)
-    schedule = Schedule(rounds, per_round, evaluate_every)
+    schedule = Schedule(rounds, clients_per_round, evaluate_every)
     setup = RunSetup.of(method, clients, schedule, adversary)
     start = method.init()
     try:
@@ -77,7 +77,7 @@ def train(
     except ModelError as error:
         raise ModelError(f"the model {error}") from error
     warn(method, clients)
-    workers = workers or suitable_workers(method, clients, per_round, rounds)
+    workers = workers or suitable_workers(method, clients, clients_per_round, rounds)
     path = None if out is None else Path(out)
     name = name or (path.resolve().name if path else "")
     origin = _Source(name, method, clients, setup, workers, device)

@@ -106,7 +106,7 @@ def tune(
     clients: Federation,
     *,
     budget: int = 160,
-    per_round: int = 10,
+    clients_per_round: int = 10,
     seed: int | None = None,
     workers: int | None = None,
     progress: bool = True,
@@ -122,7 +122,7 @@ def tune(
     clients : a federation, for example from `fedrank.split`.
     budget : rounds of training in all. 8 candidates get a 16th of it each, the best 4 another 16th, and the
         best 2 another 8th, so the best two train for a quarter of it.
-    per_round : clients to draw per round.
+    clients_per_round : clients to draw per round.
     seed : draws the judges and the candidates; by default the network's.
     workers : worker processes; by default one per core, or none if the work is small.
     progress : show a progress bar and the result on stderr.
@@ -143,7 +143,7 @@ def tune(
     judges, judged = held_out(clients, seed)
     unit = budget // UNITS
     rounds = unit * sum(STAGES)
-    schedule = Schedule(rounds, per_round, evaluate_every=rounds)
+    schedule = Schedule(rounds, clients_per_round, evaluate_every=rounds)
     schedule.check(judged)
     contenders = [_Contender.of(trial, net, judged, schedule, workers) for trial in candidates(net, seed)]
     console = stderr_console()
@@ -222,7 +222,7 @@ class _Contender:
         local = LocalTraining(epochs=trial.epochs, learning_rate=trial.learning_rate)
         method = FRL(replace(net, keep=trial.keep), local)
         setup = RunSetup.of(method, clients, schedule)
-        workers = workers or suitable_workers(method, clients, schedule.per_round, schedule.rounds)
+        workers = workers or suitable_workers(method, clients, schedule.clients_per_round, schedule.rounds)
         return cls(trial, method, setup, method.init(), workers)
 
     def place(self) -> tuple[int, float, float]:

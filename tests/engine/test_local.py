@@ -206,7 +206,7 @@ class MyModel(nn.Module):
 images, labels = load_digits(return_X_y=True)
 net = fedrank.supernetwork(MyModel(), seed=7, keep=0.5)
 clients = fedrank.split(images / 16, labels, clients=20, by=fedrank.Dirichlet(1.0), seed=7)
-run = fedrank.train(fedrank.FRL(net), clients, rounds=3, per_round=4, workers=2)
+run = fedrank.train(fedrank.FRL(net), clients, rounds=3, clients_per_round=4, workers=2)
 model = run.subnetwork()
 print(type(model).__name__, len(run.history), f"{run.evaluation.test_accuracy:.3f}")
 """

@@ -142,7 +142,7 @@ def test_a_global_test_set_alone_is_enough() -> None:
     rng = np.random.default_rng(6)
     shared = (rng.normal(size=(20, 6)), np.arange(20) % 3)
     clients = hospitals(test=shared, test_share=0)
-    run = fedrank.train(small(), clients, rounds=2, per_round=3, workers=1, progress=False)
+    run = fedrank.train(small(), clients, rounds=2, clients_per_round=3, workers=1, progress=False)
     assert run.evaluation.clients is None
     assert run.evaluation.accuracies == {}
     assert run.evaluation.test_samples == 20

@@ -123,7 +123,7 @@ def test_own_parts_are_the_same_as_in_python(here: Path) -> None:
     assert data_digest(setup.federation) == data_digest(expected)
     net = fedrank.supernetwork(own_parts.Plain(), seed=7)
     method = fedrank.FRL(net, setup.method.local, run=setup.method.run)
-    trained = fedrank.train(method, expected, rounds=2, per_round=4, workers=1, progress=False)
+    trained = fedrank.train(method, expected, rounds=2, clients_per_round=4, workers=1, progress=False)
     with local_engine(setup.method, setup.federation, workers=1) as engine:
         *_, (state, _) = run_rounds(setup, engine, setup.method.init())
     np.testing.assert_array_equal(state.ranking, trained.state.ranking)
@@ -199,7 +199,7 @@ def test_values_of_a_preprocessing_are_used(here: Path) -> None:
         (("data=own_parts:whole", "data.preprocess=none"), "a federation with its own preprocessing"),
         (("data=own_parts:pair", "data.clients=500"), "there are only 120 samples"),
         (("data=nowhere.npz",), "data.name = 'nowhere.npz': no such file in the current directory"),
-        (("clients_per_round=9",), "per_round is 9, but only 8 clients"),
+        (("clients_per_round=9",), "clients_per_round is 9, but only 8 clients"),
     ],
 )
 def test_what_does_not_fit_is_refused(here: Path, settings: tuple[str, ...], complaint: str) -> None:

@@ -41,8 +41,8 @@ def test_a_federation_without_test_samples_is_refused() -> None:
 @pytest.mark.parametrize(
     ("schedule", "complaint"),
     [
-        (Schedule(1, 0), "per_round is 0"),
-        (Schedule(1, 31), "per_round is 31, but only"),
+        (Schedule(1, 0), "clients_per_round is 0"),
+        (Schedule(1, 31), "clients_per_round is 31, but only"),
         (Schedule(0, 3), "rounds must be at least 1, got 0"),
         (Schedule(1, 3, 0), "evaluate_every must be at least 1, got 0"),
     ],

@@ -136,7 +136,7 @@ def test_the_precision_is_part_of_a_run_and_the_default_changes_no_digest() -> N
 
 def test_a_kept_run_remembers_its_precision(digits: Federation, tmp_path: Path) -> None:
     net = supernetwork(nn.Sequential(nn.Flatten(), nn.Linear(64, 10, bias=False)), seed=1)
-    settings = {"rounds": 1, "per_round": 2, "workers": 1, "progress": False, "out": tmp_path / "run"}
+    settings = {"rounds": 1, "clients_per_round": 2, "workers": 1, "progress": False, "out": tmp_path / "run"}
     fedrank.train(FRL(net, HALF), digits, **settings)  # type: ignore[arg-type]
     assert fedrank.load(tmp_path / "run", net=net).method.local.precision is Precision.BFLOAT16  # type: ignore[attr-defined]
     with pytest.raises(fedrank.FedrankError, match="precision"):

@@ -32,12 +32,12 @@ def ballots(data_dir: Path, *, quick: bool) -> Iterator[Row]:
         LocalTraining(epochs=2, balanced=False),
         vote="screened-mean",
     )
-    layout, rounds, per_round = frl.network.layout, 2 if quick else 20, 3 if quick else 25
+    layout, rounds, clients_per_round = frl.network.layout, 2 if quick else 20, 3 if quick else 25
     seen: list[tuple[Ranking, Ranking]] = []
     state = frl.init()
     with local_engine(frl, federation, workers=2) as engine:
         while state.round < rounds:
-            one, *others = select(federation.voters, per_round, 7, state.round)
+            one, *others = select(federation.voters, clients_per_round, 7, state.round)
             message = frl.broadcast(state)
             collected = engine.collect(message, others, [one])
             ranking = collected.learned[one].update

@@ -153,7 +153,9 @@ def _run_round(
     return state, engine.cpu_seconds() - cpu, time.perf_counter() - wall
 
 
-def _measured_rounds(section: str, measured: FRL, federation: Federation, per_round: int) -> Iterator[Row]:
+def _measured_rounds(
+    section: str, measured: FRL, federation: Federation, clients_per_round: int
+) -> Iterator[Row]:
     """Measure rounds by the default vote, whose validators measure, beside rounds without measuring.
 
     The first round is left out: it loads and compiles everything.
@@ -161,7 +163,7 @@ def _measured_rounds(section: str, measured: FRL, federation: Federation, per_ro
     walls = {}
     for vote in ("borda", "screened-mean", measured.vote):
         method: Method[Any] = replace(measured, vote=vote)
-        setup = RunSetup.of(method, federation, Schedule(4, per_round, evaluate_every=4))
+        setup = RunSetup.of(method, federation, Schedule(4, clients_per_round, evaluate_every=4))
         with local_engine(method, federation, workers=2) as engine:
             rounds = run_rounds(setup, engine, method.init())
             next(rounds)

@@ -18,13 +18,13 @@ SECONDS_PER_STEP, SECONDS_PER_EDGE, SECONDS_PER_PRODUCT = 8e-4, 15e-9, 6e-10
 Measured on the digits, for models of 640 to 1.1 million edges."""
 
 
-def suitable_workers(method: Method[Any], federation: Federation, per_round: int, rounds: int) -> int:
+def suitable_workers(method: Method[Any], federation: Federation, clients_per_round: int, rounds: int) -> int:
     """Return one worker per core, or 1 if the work is so small that starting more takes longer.
 
     Only the time depends on it: the result is the same with any number of workers.
     """
     local: LocalTraining = getattr(method, "local", LocalTraining())
-    passes = local.epochs * per_round * rounds
+    passes = local.epochs * clients_per_round * rounds
     of_a_client = sum(client.train.size for client in federation.clients) / federation.voters.size
     steps = passes * (of_a_client / local.batch_size + 1)
     seconds = steps * (SECONDS_PER_STEP + SECONDS_PER_EDGE * method.network.layout.size)

@@ -98,14 +98,14 @@ class Adversary:
                     f"the attack {self.attack.name!r} targets {target}, but {name} sends {sent}"
                 )
 
-    def check(self, federation: Federation, per_round: int) -> None:
+    def check(self, federation: Federation, clients_per_round: int) -> None:
         """Raise ConfigError if a draw with a malicious minority is too unlikely."""
         voters = federation.voters.size
         malicious = sum(int(voter) in self.clients for voter in federation.voters)
-        if self.redraw and _chance_of_minority(voters, malicious, per_round) < LEAST_CHANCE:
+        if self.redraw and _chance_of_minority(voters, malicious, clients_per_round) < LEAST_CHANCE:
             raise ConfigError(
-                f"{malicious} of {voters} clients are malicious: hardly any draw of {per_round} has fewer "
-                "than half of them. Use a smaller share, or allow such rounds (attack.redraw = false)"
+                f"{malicious} of {voters} clients are malicious: hardly any draw of {clients_per_round} "
+                "has fewer than half of them. Use a smaller share, or allow such rounds (attack.redraw = false)"
             )
 
     def poison(self, federation: Federation) -> Federation:

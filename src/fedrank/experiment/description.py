@@ -120,7 +120,7 @@ class Description(Section):
         return cls(
             name=name,
             rounds=schedule.rounds,
-            clients_per_round=schedule.per_round,
+            clients_per_round=schedule.clients_per_round,
             evaluate_every=schedule.evaluate_every,
             data=describe_data(federation),
             network=_network(method.network),

@@ -91,7 +91,7 @@ class Schedule:
     """The number of rounds, the clients per round, and how often the model is evaluated."""
 
     rounds: int
-    per_round: int
+    clients_per_round: int
     evaluate_every: int = 1
 
     def measures(self, round_number: int) -> bool:
@@ -108,8 +108,10 @@ class Schedule:
                 "there are no test samples: use fewer clients, a larger test_share, or a global test set"
             )
         voters = federation.voters.size
-        if not 1 <= self.per_round <= voters:
-            raise ConfigError(f"per_round is {self.per_round}, but only {voters} clients have training data")
+        if not 1 <= self.clients_per_round <= voters:
+            raise ConfigError(
+                f"clients_per_round is {self.clients_per_round}, but only {voters} clients have training data"
+            )
 
 
 @dataclass(frozen=True)
@@ -131,19 +133,19 @@ class RunSetup:
     ) -> RunSetup:
         """Check that the parts fit together, and poison the adversary's data."""
         schedule.check(federation)
-        check_clients(method, schedule.per_round)
+        check_clients(method, schedule.clients_per_round)
         if adversary:
             adversary.check_target(method)
             adversary = adversary.among(federation, method.network.seed)
-            adversary.check(federation, schedule.per_round)
+            adversary.check(federation, schedule.clients_per_round)
             federation = adversary.poison(federation)
         return cls(weighing(method, federation), federation, schedule, adversary)
 
     def select(self, round_number: int) -> tuple[int, ...]:
         """Draw the clients of a round."""
         avoided = avoided_by(self.adversary)
-        voters, per_round = self.federation.voters, self.schedule.per_round
-        return select(voters, per_round, self.method.network.seed, round_number, avoided)
+        voters, clients_per_round = self.federation.voters, self.schedule.clients_per_round
+        return select(voters, clients_per_round, self.method.network.seed, round_number, avoided)
 
     def validators(self, round_number: int, collected: Any) -> tuple[int, ...]:
         """Draw the validators of a round, after its messages are in; none if the method needs none."""

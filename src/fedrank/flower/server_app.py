@@ -43,7 +43,7 @@ def run(grid: Grid, settings: Settings) -> None:
     assert isinstance(method, FRL)
     strategy = RankVote(
         method,
-        clients_per_round=schedule.per_round,
+        clients_per_round=schedule.clients_per_round,
         min_available_nodes=settings.min_available_nodes or len(federation.clients),
         min_votes=settings.min_votes,
         deadline=settings.deadline,
