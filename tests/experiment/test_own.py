@@ -121,7 +121,7 @@ def test_own_parts_are_the_same_as_in_python(here: Path) -> None:
 
     expected = fedrank.federation(own_parts.clients(), seed=7)
     assert data_digest(setup.federation) == data_digest(expected)
-    net = fedrank.supernetwork(own_parts.Plain(), seed=7)
+    net = fedrank.supernetwork(own_parts.Plain(), seed=7, keep=setup.method.network.keep)
     method = fedrank.FRL(net, setup.method.local, run=setup.method.run)
     trained = fedrank.train(method, expected, rounds=2, clients_per_round=4, workers=1, progress=False)
     with local_engine(setup.method, setup.federation, workers=1) as engine:

@@ -81,6 +81,9 @@ def test_small_steps_are_not_lost_to_rounding_where_weights_are_trained() -> Non
     inputs, labels = rng.normal(size=(64, 6)).astype(np.float32), rng.integers(0, 3, 64)
 
     class Once:
+        def __init__(self) -> None:
+            self.labels = labels
+
         def batches(self, size: int, _rng: np.random.Generator) -> object:
             for begin in range(0, 64, size):
                 yield inputs[begin : begin + size], labels[begin : begin + size]

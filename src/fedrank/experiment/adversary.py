@@ -105,7 +105,8 @@ class Adversary:
         if self.redraw and _chance_of_minority(voters, malicious, clients_per_round) < LEAST_CHANCE:
             raise ConfigError(
                 f"{malicious} of {voters} clients are malicious: hardly any draw of {clients_per_round} "
-                "has fewer than half of them. Use a smaller share, or allow such rounds (attack.redraw = false)"
+                "has fewer than half of them. Use a smaller share, "
+                "or allow such rounds (attack.redraw = false)"
             )
 
     def poison(self, federation: Federation) -> Federation:
