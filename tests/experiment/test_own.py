@@ -1,5 +1,6 @@
 """Networks, data, attacks and rules of the user's own in a configuration."""
 
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from fedrank.experiment.rounds import run_rounds
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.runner import Observers, evaluate, run
 from fedrank.experiment.sweep import Cell, run_cells
-from fedrank.nn import PlainNetwork, Supernetwork
+from fedrank.methods.weights import WEIGHT_TRAINING
+from fedrank.nn import LocalTraining, PlainNetwork, Supernetwork
 
 MODULE = """
 import numpy as np
@@ -127,6 +129,19 @@ def test_own_parts_are_the_same_as_in_python(here: Path) -> None:
     with local_engine(setup.method, setup.federation, workers=1) as engine:
         *_, (state, _) = run_rounds(setup, engine, setup.method.init())
     np.testing.assert_array_equal(state.ranking, trained.state.ranking)
+
+
+@pytest.mark.parametrize(("method", "local"), [("frl", LocalTraining()), ("fedavg", WEIGHT_TRAINING)])
+def test_own_networks_have_the_defaults_of_python(method: str, local: LocalTraining) -> None:
+    text = 'name = "x"\nseed = 7\nrounds = 1\nclients_per_round = 1\ndata = "m:data"\nnetwork = "m:Net"'
+    found = parse(text, "my.toml", [f"method.name={method}"])
+    assert found.network.keep == inspect.signature(fedrank.supernetwork).parameters["keep"].default
+    for name in ("epochs", "learning_rate", "batch_size", "balanced", "momentum", "weight_decay"):
+        assert getattr(found.local, name) == getattr(local, name), name
+    stated = parse(text, "my.toml", [f"method.name={method}", "network.keep=0.5", "local.epochs=3"])
+    assert (stated.network.keep, stated.local.epochs) == (0.5, 3)
+    with pytest.raises(ConfigError, match=r"'local' is missing"):
+        parse(text, "my.toml", ["network=lenet"])
 
 
 @pytest.mark.parametrize("name", ["biased", "instance"])

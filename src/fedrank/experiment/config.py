@@ -28,7 +28,7 @@ from fedrank.attacks import ATTACKS, Target, attack_named
 from fedrank.ballots import BallotFormat
 from fedrank.errors import ConfigError
 from fedrank.experiment.former_names import former_attack, former_method, renewed_attack, renewed_method
-from fedrank.experiment.sections import DataSection, LocalSection, NetworkSection, Section, checked
+from fedrank.experiment.sections import DataSection, LocalSection, NetworkSection, Section, checked, with_own_defaults
 from fedrank.importing import imported_module
 from fedrank.parameters import did_you_mean, parameters_of
 
@@ -188,6 +188,11 @@ class Experiment(Section):
     attack: AttackSection = AttackSection()
     imports: tuple[str, ...] = Field(default=(), strict=False)
     """Modules that register attacks and rules of one's own."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _completes_own_networks(cls, values: Any) -> Any:
+        return with_own_defaults(values) if isinstance(values, dict) else values
 
     @model_validator(mode="after")
     def _enough_clients(self) -> Self:

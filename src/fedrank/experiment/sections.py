@@ -17,6 +17,13 @@ T = TypeVar("T")
 DATA = ("digits", "mnist", "cifar10", "femnist")
 NETWORKS = ("lenet-digits", "lenet", "lenet-62", "conv2", "conv4", "conv6", "conv8")
 ARCHIVE = ".npz"
+OWN_NETWORK = {"keep": 0.8}
+"""The defaults of `fedrank.supernetwork`, for a network of one's own."""
+OWN_TRAINING = {
+    True: {"epochs": 5, "learning_rate": 0.4, "batch_size": 8, "balanced": True},
+    False: {"epochs": 2, "learning_rate": 0.05, "batch_size": 8, "balanced": False},
+}
+"""The defaults of `LocalTraining` for a network of one's own, whose edges are ranked (True) or trained."""
 
 
 def checked(check: Callable[[], T]) -> T:
@@ -148,6 +155,15 @@ class LocalSection(Section):
     rate_decay: float = Field(default=0.999, gt=0, le=1)
     precision: Literal["float32", "bfloat16"] = "float32"
     balanced: bool = False
+
+
+def with_own_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration whose network, if it is one's own, has the defaults that Python has."""
+    network, method, local = (values.get(key) or {} for key in ("network", "method", "local"))
+    if not (isinstance(network, dict) and is_own(network.get("name")) and isinstance(local, dict)):
+        return values
+    ranks = not isinstance(method, dict) or method.get("name", "frl") == "frl"
+    return values | {"network": OWN_NETWORK | network, "local": OWN_TRAINING[ranks] | local}
 
 
 def is_own(name: Any, suffix: str = ":") -> bool:
