@@ -11,6 +11,7 @@ from fedrank.nn import NETWORKS
 from fedrank.paper.published import ARCHITECTURES, TRAFFIC
 from fedrank.paper.recipes import RECIPES, recipe_named
 from fedrank.paper.tables import layers_of, results_table
+from fedrank.report.text_table import plain_text
 from tests.support.rows import CLIENTS, finished_row, unfinished_row
 
 
@@ -67,6 +68,26 @@ def test_what_belongs_together_stays_together(width: int, pytestconfig: pytest.C
         shares = [number for number, word in enumerate(words) if word.endswith("%")]
         assert [words[number + 1 : number + 3] for number in shares] == [["upload", "download"]] * len(shares)
         assert words.count("upload") == len(shares)
+
+
+def test_a_row_is_only_in_groups_of_columns_where_it_has_a_run() -> None:
+    """Seeds are columns of `planned`, and not every row was run with every seed."""
+    seeds = {"borda": ("7", "8", "9"), "median": ("9",)}
+    rows = [
+        unfinished_row(
+            {"data": "digits", "vote": vote, "attack": "none", "malicious": "0%", "seed": seed},
+            problem="damaged",
+        )
+        for vote, some in seeds.items()
+        for seed in some
+    ]
+    table = results_table(RECIPES["planned"], rows)
+    narrow, wide = (plain_text(table, width).splitlines() for width in (50, 80))
+    assert [line.split()[-1] for line in narrow if line.startswith(" data")] == ["7", "8", "9"]
+    assert sum("borda" in line for line in narrow) == 3
+    assert sum("median" in line for line in narrow) == 1
+    assert [line.split()[-3:] for line in wide if line.startswith(" data")] == [["7", "8", "9"]]
+    assert sum("median" in line for line in wide) == 1
 
 
 def test_our_numbers_are_beside_the_published_ones() -> None:

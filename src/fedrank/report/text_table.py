@@ -78,7 +78,7 @@ class TextTable:
         return plain_text(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Print the table; columns that do not fit go into a block below."""
+        """Print the table; columns that do not fit go into a block below, with the rows that have some."""
         yield Text(self.title, style="bold")
         unlimited = options.update(width=sum(map(len, self.headings)) + 1000)
         block: list[int] = []
@@ -97,7 +97,7 @@ class TextTable:
         return [list(every[begin : begin + self.together]) for begin in range(0, len(every), self.together)]
 
     def _table(self, columns: Iterable[int]) -> Table:
-        """Return the keys and some columns."""
+        """Return the keys and some columns, without rows that are blank in all of these."""
         table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
         shown = [*range(self.keys), *columns]
         for number in shown:
@@ -105,7 +105,8 @@ class TextTable:
             style = "cyan" if self.reference and heading.startswith(self.reference) else None
             table.add_column(heading, style=style, overflow="fold")
         for row in self.rows:
-            table.add_row(*(row[number] for number in shown))
+            if len(shown) == self.keys or any(row[number] for number in shown[self.keys :]):
+                table.add_row(*(row[number] for number in shown))
         return table
 
 
