@@ -17,9 +17,9 @@ def test_the_caption_names_what_is_not_as_published() -> None:
     assert differences(recipe, some) == ["local.learning_rate 0.003 for FedAvg (paper: 0.1)"]
     mnist = chosen(recipe.cells("laptop"), ["mnist"])
     assert differences(recipe, mnist) == ["rounds 30 (paper: 2000)"]
-    short = chosen(recipe.cells("laptop"), ["mnist", "cifar10", "frl", "0%"])
+    short = chosen(recipe.cells("night"), ["mnist", "cifar10", "frl", "0%"])
     assert caption(recipe, short) == [
-        "Different from the paper: mnist: rounds 30 (paper: 2000). cifar10: rounds 10 (paper: 2000)."
+        "Different from the paper: mnist: rounds 200 (paper: 2000). cifar10: rounds 60 (paper: 2000)."
     ]
     assert caption(recipe, mnist) == ["Different from the paper: rounds 30 (paper: 2000)."]
     assert "data.name digits (paper: mnist)" in differences(recipe, chosen(recipe.cells("smoke"), ["mnist"]))
@@ -29,7 +29,7 @@ def test_the_caption_says_which_runs_of_table_4_are_meant() -> None:
     recipe = RECIPES["weights"]
     told = differences(recipe, chosen(recipe.cells("laptop"), ["cifar10"]))
     assert "local.learning_rate 0.003 for FedAvg (paper: 0.1)" in told
-    assert "rounds 10 (paper: 2000)" in told
+    assert "rounds 30 (paper: 2000)" in told
 
 
 def test_the_caption_says_what_the_presets_decide_beyond_the_paper() -> None:
@@ -56,7 +56,7 @@ def test_the_caption_says_whose_settings_are_not_the_published_ones_and_what_the
     some = chosen(recipe.cells("laptop"), ["cifar10", "FedAvg", "FRL", "0%"])
     assert differences(recipe, some) == [
         "local.learning_rate 0.003 for FedAvg (paper: 0.1)",
-        "rounds 10 (paper: 2000)",
+        "rounds 30 (paper: 2000)",
     ]
 
 
@@ -64,10 +64,34 @@ def test_the_caption_says_whose_settings_are_not_the_published_ones_and_what_the
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_run_of_a_recipe_has_legal_settings(name: str, scale: str) -> None:
     cells = recipe_named(name).cells(scale)
+    if scale != "laptop" and cells == recipe_named(name).cells("laptop"):
+        return
     assert all(cell.experiment for cell in cells)
     assert len({tuple(cell.coordinates.values()) for cell in cells}) == len(cells)
     if scale == "laptop":
         assert len({cell.name for cell in cells}) == len({cell.experiment for cell in cells})
+
+
+@pytest.mark.parametrize(
+    ("scale", "rounds"),
+    [
+        ("laptop", {"mnist": 30, "cifar10": 30, "femnist": 30}),
+        ("night", {"mnist": 200, "cifar10": 60, "femnist": 200}),
+    ],
+)
+def test_a_scale_has_the_rounds_that_its_description_promises(scale: str, rounds: dict[str, int]) -> None:
+    for cell in RECIPES["robustness"].cells(scale):
+        assert cell.experiment.rounds == rounds[cell.coordinates["data"]]
+        assert 6 <= cell.experiment.rounds / cell.experiment.evaluate_every <= 20
+    assert f"{rounds['mnist']} rounds" in SCALES[scale]
+    assert scale == "laptop" or f"CIFAR10 {rounds['cifar10']}" in SCALES[scale]
+
+
+def test_the_published_setting_has_the_published_rounds() -> None:
+    cells = [
+        cell for name in ("robustness", "subnetworks", "curves") for cell in RECIPES[name].cells("paper")
+    ]
+    assert {cell.experiment.rounds for cell in cells} == {2000}
 
 
 def test_some_runs_of_a_recipe_are_chosen_by_words() -> None:
@@ -89,4 +113,4 @@ def test_some_runs_of_a_recipe_are_chosen_by_words() -> None:
     with pytest.raises(ConfigError, match=r"unknown table 'vots'; did you mean 'votes'\?"):
         recipe_named("vots")
     reply = CliRunner().invoke(app, ["paper", "show", "votes", "--scale", "huge"])
-    assert "unknown scale 'huge'; known: smoke, laptop, paper" in str(reply.exception)
+    assert "unknown scale 'huge'; known: smoke, laptop, night, paper" in str(reply.exception)

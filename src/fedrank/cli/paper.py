@@ -32,11 +32,21 @@ def _complete_table() -> list[str]:
     return list(RECIPES)
 
 
+def _complete_scale() -> list[tuple[str, str]]:
+    from fedrank.paper.recipes import SCALES
+
+    return list(SCALES.items())
+
+
 Table = Annotated[
     str, typer.Argument(help="A table; see 'fedrank paper list'.", autocompletion=_complete_table)
 ]
 Scale = Annotated[
-    str, typer.Option(help="smoke (seconds), laptop (fewer rounds than published) or paper (as published).")
+    str,
+    typer.Option(
+        help="smoke (seconds), laptop (30 rounds), night (200, CIFAR10 60) or paper (2000, as published).",
+        autocompletion=_complete_scale,
+    ),
 ]
 Only = Annotated[
     list[str] | None,

@@ -1,7 +1,7 @@
 """The runs behind the paper's tables and figures.
 
-Every run is a shipped preset with some settings. `paper` is the published setting, `laptop` has fewer
-rounds and the rates that these take, and `smoke` a few clients and one round on the digits, to see that
+Every run is a shipped preset with some settings. `paper` is the published setting, `laptop` and `night` have
+fewer rounds and the rates that these take, and `smoke` a few clients and one round on the digits, to see that
 everything works.
 """
 
@@ -14,10 +14,15 @@ from fedrank.experiment.sweep import Cell
 from fedrank.paper import published
 
 DATA = ("mnist", "cifar10", "femnist")
-ROUNDS = {"mnist": 30, "cifar10": 10, "femnist": 30}
-"""How many rounds are played at the scale `laptop`."""
+ROUNDS = {
+    "laptop": {"mnist": 30, "cifar10": 30, "femnist": 30},
+    "night": {"mnist": 200, "cifar10": 60, "femnist": 200},
+}
+"""How many rounds are run at the scales between `smoke` and `paper`."""
+MEASUREMENTS = 6
+"""How often these runs are evaluated, at least; the presets evaluate every tenth round."""
 QUICK_START = {"femnist": ("local.learning_rate=0.02",)}
-"""For training weights at the scale `laptop`: the published rate gets nowhere in the first rounds."""
+"""For training weights at these scales: the published rate gets nowhere in the first rounds."""
 PRINTED = {"cifar10-weights": {"local.learning_rate": 0.1}}
 """Settings that the paper prints where a preset has others, as these did not learn (docs/decisions.md)."""
 SMOKE = ("rounds=1", "local.epochs=1", "data.clients=60", "clients_per_round=6", "evaluate_every=1")
@@ -65,8 +70,9 @@ def run_of(
     match scale:
         case "smoke":
             return Cell(coordinates, f"digits{suffix}", (*SMOKE, *chosen))
-        case "laptop":
-            size = (f"rounds={ROUNDS[data]}", "evaluate_every=5")
+        case "laptop" | "night":
+            rounds = ROUNDS[scale][data]
+            size = (f"rounds={rounds}", f"evaluate_every={min(10, rounds // MEASUREMENTS)}")
             start = QUICK_START.get(data, ()) if algorithm.weights else ()
             return Cell(coordinates, f"{data}{suffix}", (*start, *chosen, *size))
         case _:

@@ -44,7 +44,7 @@ VARIANTS = {
 def cells(scale: str) -> list[Cell]:
     """Return the whole matrix on the digits; on MNIST the strongest attacks, and all against the default.
 
-    The paper has no such table: `paper` is `laptop`.
+    The paper has no such table: `night` and `paper` are `laptop`.
     """
     if scale == "smoke":
         honest = [votes_cell("digits", vote, "none", 0.0, 1) for vote in VOTES[:2]]
@@ -79,7 +79,7 @@ LONG = 150
 def planned_cells(scale: str) -> list[Cell]:
     """Return votes under planned flips over several seeds: the default vote under every attack.
 
-    The paper has no such table: `paper` is `laptop`.
+    The paper has no such table: `night` and `paper` are `laptop`.
     """
     if scale == "smoke":
         return [planned_cell("digits", vote, "planned-flips", 0.2, 7, 1) for vote in VOTES[:2]]
