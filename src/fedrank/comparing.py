@@ -17,13 +17,13 @@ from fedrank.errors import ConfigError, FedrankError, ModelError, RunError
 from fedrank.experiment.adversary import Adversary
 from fedrank.experiment.description import Description
 from fedrank.experiment.environment import describe
-from fedrank.experiment.grid import SEED, check_distinct, whole_seeds
+from fedrank.experiment.grid import check_distinct, whole_seeds
 from fedrank.experiment.records import CellResult, UnfinishedCell
 from fedrank.experiment.results import finished_cell
 from fedrank.experiment.rounds import RunSetup, Schedule, check_fit
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.runner import record_of, summarize
-from fedrank.experiment.sweep import RUNS, folder_name, make_folder
+from fedrank.experiment.sweep import RUNS, SEED, folder_name, make_folder
 from fedrank.methods import Method
 from fedrank.nn import Supernetwork
 from fedrank.parameters import named_failure

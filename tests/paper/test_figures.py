@@ -45,5 +45,26 @@ def test_what_differs_from_the_paper_is_said_below_the_title() -> None:
     assert chart.to_dict()["title"]["subtitle"] == ["different from the paper:", "rounds 30 (paper: 2000)"]
 
 
+@pytest.mark.parametrize("name", ["ballots", "curves", "robustness", "subnetworks", "votes"])
+def test_several_seeds_are_drawn_as_their_mean(name: str) -> None:
+    recipe = RECIPES[name]
+    first = recipe.cells("laptop")[0].coordinates
+    rows = [
+        finished_row(
+            first | {"seed": str(seed)},
+            evaluation={"clients": {"mean": accuracy}, "test_accuracy": accuracy},
+            curve={"round": [5, 10], "accuracy": [0.1, accuracy], "loss": [1.0, 1.0]},
+        )
+        for seed, accuracy in ((7, 0.5), (8, 0.7))
+    ]
+    [chart] = figures(recipe, rows).values()
+    drawn = chart.to_dict()
+    assert "mean over 2 seeds" in drawn["title"]["subtitle"][0]
+    point = (drawn.get("data") or drawn["hconcat"][0]["data"])["values"][-1]
+    expected = {"accuracy": 0.6, "error": 40.0, "value": 100 * (0.1 + 0.6) / 2}
+    [shown] = expected.keys() & point.keys()
+    assert point[shown] == pytest.approx(expected[shown])
+
+
 def test_recipes_that_are_drawn_exist() -> None:
     assert {*DRAWN, *COMPUTED} <= RECIPES.keys()

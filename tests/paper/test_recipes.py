@@ -5,7 +5,16 @@ from typer.testing import CliRunner
 
 from fedrank.cli import app
 from fedrank.errors import ConfigError
-from fedrank.paper.recipes import RECIPES, SCALES, assumptions, caption, chosen, differences, recipe_named
+from fedrank.paper.recipes import (
+    RECIPES,
+    SCALES,
+    assumptions,
+    caption,
+    chosen,
+    differences,
+    recipe_named,
+    runs_of,
+)
 
 
 def test_the_caption_names_what_is_not_as_published() -> None:
@@ -92,6 +101,19 @@ def test_the_published_setting_has_the_published_rounds() -> None:
         cell for name in ("robustness", "subnetworks", "curves") for cell in RECIPES[name].cells("paper")
     ]
     assert {cell.experiment.rounds for cell in cells} == {2000}
+
+
+def test_every_run_can_have_several_seeds_and_the_first_is_the_one_without() -> None:
+    recipe = RECIPES["robustness"]
+    plain, three = (runs_of(recipe, "laptop", ["mnist", "FRL"], seeds) for seeds in (None, 3))
+    assert [(cell.place, cell.experiment.seed) for cell in three] == [
+        (cell.place, seed) for cell in plain for seed in (7, 8, 9)
+    ]
+    assert [cell.name for cell in three[::3]] == [cell.name for cell in plain]
+    assert len({cell.name for cell in three}) == 3 * len(plain)
+    assert caption(recipe, three) == caption(recipe, plain)
+    with pytest.raises(ConfigError, match="the table 'planned' has its own seeds already"):
+        runs_of(RECIPES["planned"], "laptop", seeds=3)
 
 
 def test_some_runs_of_a_recipe_are_chosen_by_words() -> None:

@@ -3,9 +3,11 @@
 import io
 from collections import Counter
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+from fedrank.experiment.records import FinishedCell
 from fedrank.experiment.results import read_results
 from fedrank.nn import NETWORKS
 from fedrank.paper.published import ARCHITECTURES, TRAFFIC
@@ -88,6 +90,25 @@ def test_a_row_is_only_in_groups_of_columns_where_it_has_a_run() -> None:
     assert sum("median" in line for line in narrow) == 1
     assert [line.split()[-3:] for line in wide if line.startswith(" data")] == [["7", "8", "9"]]
     assert sum("median" in line for line in wide) == 1
+
+
+def test_cells_of_several_seeds_show_mean_and_deviation_and_say_how_many() -> None:
+    def row(algorithm: str, seed: int, mean: float) -> FinishedCell:
+        place = {"data": "mnist", "algorithm": algorithm, "malicious": "0%", "seed": str(seed)}
+        evaluation = {"clients": CLIENTS | {"mean": mean}, "test_accuracy": 0.9}
+        return finished_row(place, evaluation=evaluation, published={"mean": 98.8, "std": 3.1})
+
+    means = [0.90, 0.94, 0.95]
+    rows = [row("FRL", 7 + number, mean) for number, mean in enumerate(means)]
+    missing = {"data": "mnist", "algorithm": "FedAvg", "malicious": "0%", "seed": "9"}
+    rows += [row("FedAvg", 7, 0.9), row("FedAvg", 8, 0.9), unfinished_row(missing)]
+    table = results_table(RECIPES["robustness"], rows)
+    expected = f"{100 * np.mean(means):.1f} ± {100 * np.std(means, ddof=1):.1f} (6.4)"
+    assert table.rows == [
+        ["mnist", "FRL", expected, "98.8 (3.1)"],
+        ["mnist", "FedAvg", "90.0 ± 0.0 (6.4) (2 of 3)", "98.8 (3.1)"],
+    ]
+    assert "mean ± standard deviation over 3 seeds (7, 8, 9)." in table.notes[0]
 
 
 def test_our_numbers_are_beside_the_published_ones() -> None:

@@ -52,6 +52,14 @@ Only = Annotated[
     list[str] | None,
     typer.Option(help="Only runs with this coordinate, such as mnist or FRL; repeatable."),
 ]
+Seeds = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Number of seeds of every run; tables show mean ± standard deviation.",
+        show_default="one, the preset's",
+    ),
+]
 Runs = Annotated[Path, typer.Option(help="Directory of the runs, shared by all tables.")]
 
 
@@ -69,6 +77,7 @@ def paper_run(
     table: Table,
     scale: Scale = "laptop",
     only: Only = None,
+    seeds: Seeds = None,
     runs: Runs = Path("runs/paper"),
     jobs: Jobs = None,
     data_dir: DataDir = None,
@@ -81,18 +90,21 @@ def paper_run(
     from fedrank.experiment.rundir import write_output
     from fedrank.experiment.sweep import RUNS, make_folder
     from fedrank.paper.figures import figures
-    from fedrank.paper.recipes import chosen, recipe_named
+    from fedrank.paper.recipes import recipe_named, runs_of
     from fedrank.report.charts import save
+    from fedrank.report.words import plural
 
     recipe = recipe_named(table)
-    cells = chosen(recipe.cells(_known(scale)), only or ())
+    cells = runs_of(recipe, scale, only or (), seeds)
     failed, interrupted = run_all(cells, runs / RUNS, data_dir, jobs)
     words = [word for each in only or () for word in ("--only", each)]
+    words += [] if seeds is None else ["--seeds", str(seeds)]
     command = shlex.join(["fedrank", "paper", "run", table, "--scale", scale, *words])
     rows = results(cells, runs / RUNS, published=recipe.numbers, failed=failed)
     shown = _text_table(recipe, rows, f"`{command}`")
     out.print(shown)
-    folder = runs / re.sub(r"[^\w.%-]+", "-", "-".join([table, scale, *(only or ())])).lower()
+    several = [] if seeds is None else [plural(seeds, "seed")]
+    folder = runs / re.sub(r"[^\w.%-]+", "-", "-".join([table, scale, *(only or ()), *several])).lower()
     make_folder(folder)
     write_output(folder / "table.md", f"{shown.markdown()}\n".encode())
     write_output(folder / "table.tex", f"{shown.latex()}\n".encode())
@@ -110,6 +122,7 @@ def paper_show(
     table: Table,
     scale: Scale = "laptop",
     only: Only = None,
+    seeds: Seeds = None,
     runs: Runs = Path("runs/paper"),
     results_file: Annotated[
         Path | None, typer.Option("--results", help="Read a results file instead of the runs.")
@@ -118,29 +131,24 @@ def paper_show(
     """Print a table with our numbers beside the paper's; marks missing and unfinished runs."""
     from fedrank.experiment.results import cell_of, read_results, results
     from fedrank.experiment.sweep import RUNS
-    from fedrank.paper.recipes import chosen, recipe_named
+    from fedrank.paper.recipes import chosen, recipe_named, runs_of
 
     recipe = recipe_named(table)
     if results_file:
+        if seeds is not None:
+            raise ConfigError(
+                "--seeds selects runs, but --results shows all seeds in the file; use one of them"
+            )
         rows = read_results(results_file, (*recipe.rows, *recipe.columns))
         wanted = [cell.coordinates for cell in chosen([cell_of(row) for row in rows], only or ())]
         rows = [row for row in rows if row.coordinates in wanted]
         out.print(_text_table(recipe, rows, str(results_file)))
         return
-    cells = chosen(recipe.cells(_known(scale)), only or ())
+    cells = runs_of(recipe, scale, only or (), seeds)
     if cells and not (runs / RUNS).is_dir():
         raise ConfigError(f"{runs}: contains no runs yet. Start them with 'fedrank paper run {table}'.")
     rows = results(cells, runs / RUNS, published=recipe.numbers)
     out.print(_text_table(recipe, rows, str(runs)))
-
-
-def _known(scale: str) -> str:
-    from fedrank.paper.recipes import SCALES
-    from fedrank.parameters import did_you_mean
-
-    if scale not in SCALES:
-        raise ConfigError(f"unknown scale {scale!r}{did_you_mean(scale, SCALES)}")
-    return scale
 
 
 def _text_table(recipe: Recipe, rows: list[CellResult], source: str) -> TextTable:

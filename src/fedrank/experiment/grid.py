@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,9 @@ from typing import Any
 from fedrank.errors import ConfigError
 from fedrank.experiment.config import preset_text
 from fedrank.experiment.results import NUMBERS, STATE
-from fedrank.experiment.sweep import Cell, load_base
+from fedrank.experiment.sweep import SEED, Cell, load_base
 from fedrank.parameters import did_you_mean
 
-SEED = "seed"
-"""The coordinate that tables average over."""
 BASES = ("preset", "config")
 KEYS = (*BASES, "seeds", "rows", "columns", "settings", "grid")
 EXAMPLE = 'such as "local.epochs" = [1, 5]'
@@ -85,6 +83,15 @@ def whole_seeds(seeds: Any, first: int = 0) -> tuple[int, ...]:
             raise ConfigError(f"a seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}")
     check_distinct("seeds has", seeds)
     return tuple(seeds)
+
+
+def with_seeds(cells: Iterable[Cell], seeds: int) -> list[Cell]:
+    """Return every run with several seeds: its own one and those after it."""
+    return [_seeded(cell, seed) for cell in cells for seed in whole_seeds(seeds, cell.experiment.seed)]
+
+
+def _seeded(cell: Cell, seed: int) -> Cell:
+    return Cell({**cell.coordinates, SEED: str(seed)}, cell.preset, (*cell.settings, f"{SEED}={seed}"))
 
 
 def check_distinct(owner: str, names: Sequence[Any]) -> None:
@@ -223,13 +230,13 @@ def _cell(
     for choice in choices:
         base = choice.base or base
         settings |= choice.settings
-    words = [f"{key}={_literal(value)}" for key, value in (settings | {SEED: seed}).items()]
-    cell = Cell({**coordinates, SEED: str(seed)}, base, tuple(words))
+    words = tuple(f"{key}={_literal(value)}" for key, value in settings.items())
+    cell = _seeded(Cell(coordinates, base, words), seed)
     try:
         cell.experiment.flat()  # an experiment is validated when it is made
     except ConfigError as error:
         message = str(error)
-        for word in words:
+        for word in cell.settings:
             message = message.replace(f"--set {word}: ", "")
         place = ", ".join(f"{name} = {label}" for name, label in coordinates.items())
         raise ConfigError(f"{place}: {message}" if place else message) from error

@@ -26,10 +26,10 @@ from fedrank.experiment.records import (
     first_problem,
 )
 from fedrank.experiment.rundir import RunDirectory, write_output
-from fedrank.experiment.sweep import Cell, is_finished
+from fedrank.experiment.sweep import SEED, Cell, is_finished
 
 Published = Mapping[tuple[str, ...], dict[str, float]]
-"""Published numbers, by the coordinates of the runs."""
+"""Published numbers, by the coordinates of the runs without the seed."""
 NUMBERS = (
     "completed_rounds", "test_accuracy", "test_loss", "worst_class", "backdoor",
     "clients_mean", "clients_std", "clients_min", "clients_max", "upload_bytes", "download_bytes",
@@ -52,10 +52,7 @@ def results(
     `failed` are the runs that have just failed, with the reason, by the name of their directory.
     """
     published, failed = published or {}, failed or {}
-    return [
-        _result(cell, folder, published.get(tuple(cell.coordinates.values())), failed.get(cell.name))
-        for cell in cells
-    ]
+    return [_result(cell, folder, published.get(cell.place), failed.get(cell.name)) for cell in cells]
 
 
 def _result(cell: Cell, folder: Path, published: dict[str, float] | None, failure: str | None) -> CellResult:
@@ -151,7 +148,7 @@ def _curve(records: Sequence[RoundRecord]) -> Curve:
 
 
 def read_results(path: Path, keys: Iterable[str]) -> list[CellResult]:
-    """Read results that `write_results` wrote, of the table whose runs have these coordinates."""
+    """Read results that `write_results` wrote, of the table whose runs have these coordinates, and a seed."""
     try:
         rows = _ROWS.validate_json(path.read_bytes(), strict=True)
     except FileNotFoundError:
@@ -161,7 +158,7 @@ def read_results(path: Path, keys: Iterable[str]) -> list[CellResult]:
     except ValidationError as error:
         raise RunError(f"{path}: not a results file ({first_problem(error)})") from error
     for row in rows:
-        if row.coordinates.keys() != set(keys):
+        if row.coordinates.keys() | {SEED} != {*keys, SEED}:
             raise RunError(f"{path}: contains the results of another table, by {', '.join(row.coordinates)}")
     return rows
 

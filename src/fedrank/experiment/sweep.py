@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -29,6 +29,8 @@ from fedrank.experiment.runner import Observers, run
 
 RUNS = "runs"
 """The folder of the run directories, beside the tables made from them."""
+SEED = "seed"
+"""The coordinate that tables average over."""
 LONGEST_NAME = 200
 
 
@@ -65,10 +67,24 @@ class Cell:
         changes = [f"{key}={ours[key]}" for key in ours if ours[key] != plain.get(key)]
         return folder_name("_".join([Path(self.preset).stem, *changes]))
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Where a table shows the run: its coordinates without the seed."""
+        return place_of(self.coordinates)
+
     @cached_property
     def experiment(self) -> Experiment:
         """The experiment to run."""
         return load_base(self.preset, self.settings)
+
+
+def place_of(coordinates: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values of coordinates without the seed.
+
+    >>> place_of({"data": "mnist", "k": "50%", "seed": "7"})
+    ('mnist', '50%')
+    """
+    return tuple(value for key, value in coordinates.items() if key != SEED)
 
 
 def load_base(name: str, settings: Sequence[str] = ()) -> Experiment:

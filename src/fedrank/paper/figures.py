@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 from fedrank.ballots.failure import failure_bound, failure_probability, whole_share
 from fedrank.experiment.records import CellResult, FinishedCell
 from fedrank.experiment.results import cell_of
+from fedrank.experiment.sweep import SEED
 from fedrank.paper.recipes import Recipe, differences
+from fedrank.paper.seeds import seed_means
 from fedrank.paper.tables import BOUND_SHARES, accuracy_of, smoothing
 from fedrank.paper.traffic import traffic_by_size
 from fedrank.report.charts import color, dash, load_altair
 from fedrank.report.comparison_charts import heat_map, learning_curves
+from fedrank.report.pivot import Pivot
 from fedrank.report.words import plural
 
 if TYPE_CHECKING:
@@ -32,11 +35,20 @@ def figures(recipe: Recipe, rows: Sequence[CellResult]) -> Charts:
     charts = DRAWN[recipe.name](finished)
     for name, chart in charts.items():
         drawn = [row for row in finished if name in row.coordinates.values()] or finished
+        subtitle = _seeds(drawn)
         if differing := differences(recipe, [cell_of(row) for row in drawn]):
             other = "the paper" if recipe.published else f"the scale {recipe.origin}"
-            subtitle = [f"different from {other}:", *differing]
-            chart.title = load_altair().Title(chart.title, subtitle=subtitle, anchor="start")
+            subtitle += [f"different from {other}:", *differing]
+        if subtitle:
+            text = getattr(chart.title, "text", chart.title)
+            chart.title = load_altair().Title(text, subtitle=subtitle, anchor="start")
     return charts
+
+
+def _seeds(rows: Sequence[FinishedCell]) -> list[str]:
+    """Say what is averaged, if there are several seeds."""
+    seeds = {row.coordinates[SEED] for row in rows if SEED in row.coordinates}
+    return [f"mean over {len(seeds)} seeds; band, if any: standard deviation"] if len(seeds) > 1 else []
 
 
 def bound_chart(clients: int = 25) -> altair.FacetChart:
@@ -157,7 +169,11 @@ def robustness_charts(rows: Sequence[FinishedCell]) -> Charts:
     charts: Charts = {}
     for data in dict.fromkeys(row.coordinates["data"] for row in rows):
         some = [row for row in rows if row.coordinates["data"] == data]
-        curves = [(row.coordinates["algorithm"], row.coordinates["malicious"], [row.curve]) for row in some]
+        pivot = Pivot.of(some, ("algorithm",), ("malicious",))
+        curves = [
+            (algorithm, share, [row.curve for row in cell])
+            for ((algorithm,), (share,)), cell in pivot.cells.items()
+        ]
         title = f"{data}: accuracy on all test data"
         charts[data] = learning_curves(curves, title=title, panels="malicious clients")
     return charts
@@ -232,10 +248,10 @@ def ballot_chart(rows: Sequence[FinishedCell]) -> altair.FacetChart:
 
 DRAWN: dict[str, Callable[[Sequence[FinishedCell]], Charts]] = {
     "robustness": robustness_charts,
-    "subnetworks": lambda rows: {"subnetworks": subnetwork_chart(rows)},
-    "curves": lambda rows: {"curves": curve_chart(rows, "local epochs", "FRL on CIFAR10")},
-    "votes": heat_maps,
-    "ballots": lambda rows: {"ballots": ballot_chart(rows)},
+    "subnetworks": lambda rows: {"subnetworks": subnetwork_chart(seed_means(rows))},
+    "curves": lambda rows: {"curves": curve_chart(seed_means(rows), "local epochs", "FRL on CIFAR10")},
+    "votes": lambda rows: heat_maps(seed_means(rows)),
+    "ballots": lambda rows: {"ballots": ballot_chart(seed_means(rows))},
 }
 COMPUTED: dict[str, Callable[[], altair.TopLevelMixin]] = {
     "bound": bound_chart,

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedrank.errors import ConfigError
-from fedrank.experiment.sweep import Cell
+from fedrank.experiment.grid import with_seeds
+from fedrank.experiment.sweep import SEED, Cell
 from fedrank.paper import published, runs, votes
+from fedrank.parameters import did_you_mean
 
 SCALES = {
     "smoke": "one round of a few clients on the digits, in seconds",
@@ -204,6 +206,20 @@ def recipe_named(name: str) -> Recipe:
     return RECIPES[name]
 
 
+def runs_of(
+    recipe: Recipe, scale: str = "laptop", only: Sequence[str] = (), seeds: int | None = None
+) -> list[Cell]:
+    """Return the runs behind a table at a scale, those that `only` selects, each with so many seeds."""
+    if scale not in SCALES:
+        raise ConfigError(f"unknown scale {scale!r}{did_you_mean(scale, SCALES)}")
+    cells = chosen(recipe.cells(scale), only)
+    if seeds is None:
+        return cells
+    if SEED in (*recipe.rows, *recipe.columns):
+        raise ConfigError(f"--seeds {seeds}: the table {recipe.name!r} has its own seeds already")
+    return with_seeds(cells, seeds)
+
+
 def chosen(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
     """Return the runs whose coordinates include the words of `only`.
 
@@ -230,15 +246,15 @@ def chosen(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
 def differences(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
     """List the settings that differ from the published ones, or from `laptop` for tables beyond the paper."""
     origin = recipe.origin
-    originals = {tuple(cell.coordinates.values()): cell for cell in recipe.cells(origin)}
+    originals = {cell.place: cell for cell in recipe.cells(origin)}
     everyone = {_whom(cell) for cell in cells}
     found: dict[str, list[tuple[str, str, str]]] = {}
     for cell in cells:
-        original = originals.get(tuple(cell.coordinates.values()))
+        original = originals.get(cell.place)
         if original is None:
             continue
         theirs, ours = original.experiment.flat() | _printed(original), cell.experiment.flat()
-        for key in ours.keys() - {"name", "evaluate_every"}:
+        for key in ours.keys() - {"name", "evaluate_every"} - ({SEED} & cell.coordinates.keys()):
             if ours[key] != theirs.get(key):
                 unsaid = key == "network.weights" and theirs["method.name"] != "frl"
                 values = _told(ours[key]), "does not say" if unsaid else _told(theirs.get(key))

@@ -14,11 +14,13 @@ from fedrank import __version__
 from fedrank.ballots.failure import failure_bound, failure_probability, whole_share
 from fedrank.errors import RunError
 from fedrank.experiment.records import CellResult, FinishedCell, UnfinishedCell
+from fedrank.experiment.sweep import SEED
 from fedrank.nn import NETWORKS, supernetwork
 from fedrank.paper.published import ARCHITECTURES
 from fedrank.paper.recipes import FEMNIST_CLIENTS, Recipe, Shows
 from fedrank.paper.traffic import TrafficRow, traffic_table
 from fedrank.report.audits import audit_table, with_note
+from fedrank.report.comparison import Metric as Quantity
 from fedrank.report.pivot import Pivot
 from fedrank.report.text_table import TextTable
 
@@ -26,6 +28,7 @@ SMOOTHED = 3
 """Accuracies on small data are noisy, so this many last measurements are averaged."""
 Metric = Literal["mean", "std", "min", "max"]
 SPREAD: tuple[Metric, ...] = ("mean", "std", "min", "max")
+PERCENT = Quantity("accuracy in percent")
 PAPER = "paper"
 BOUND_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
 """Rounded up to whole clients, because 10% of 25 is not a whole number."""
@@ -47,10 +50,10 @@ def results_table(recipe: Recipe, rows: Sequence[CellResult], notes: Sequence[st
         for metric in metrics:
             line = [*position, *([metric] if metric else [])]
             for column in pivot.columns:
-                row = pivot.cells.get((position, column), [None])[-1]
+                cell = pivot.cells.get((position, column), ())
                 blank = [""] * len(_columns(recipe, ""))
-                ours = _ours(recipe, row, metric) if row else blank
-                theirs = _theirs(recipe, row, metric) if row and published else blank
+                ours = _ours(recipe, cell, metric) if cell else blank
+                theirs = _theirs(recipe, cell[0], metric) if cell and published else blank
                 for pair in zip(ours, theirs, strict=True):
                     line += pair if published else pair[:1]
             lines.append(line)
@@ -80,30 +83,41 @@ def _theirs_heading(recipe: Recipe, name: str) -> str:
     return PAPER if len(_columns(recipe, "")) == 1 else f"{PAPER} {name}"
 
 
-def _ours(recipe: Recipe, row: CellResult, metric: Metric | None) -> list[str]:
+def _ours(recipe: Recipe, cell: Sequence[CellResult], metric: Metric | None) -> list[str]:
     if recipe.shows is Shows.TRAFFIC:
-        return [_accuracy(recipe, row, metric), *(f"{each:.2f}" for each in _mebibytes(row.coordinates))]
+        sizes = _mebibytes(cell[0].coordinates)
+        return [_accuracy(recipe, cell, metric), *(f"{each:.2f}" for each in sizes)]
     if recipe.shows is Shows.SENT:
-        return [_accuracy(recipe, row, metric), *_kibibytes(row)]
-    return [_accuracy(recipe, row, metric)]
+        return [_accuracy(recipe, cell, metric), *_kibibytes(cell)]
+    return [_accuracy(recipe, cell, metric)]
 
 
-def _accuracy(recipe: Recipe, row: CellResult, metric: Metric | None) -> str:
-    if isinstance(row, UnfinishedCell):
-        return row.state
+def _accuracy(recipe: Recipe, cell: Sequence[CellResult], metric: Metric | None) -> str:
+    """Return what some runs that differ only in the seed reached, or why there is nothing."""
+    finished = _finished(cell)
+    if not finished:
+        return ", ".join(_in_order(row.state for row in cell))
+    text = _numbers(recipe, finished, metric)
+    if len(finished) < len(cell):
+        text += f" ({len(finished)} of {len(cell)})"
+    backdoors = [row.evaluation.backdoor for row in finished if row.evaluation.backdoor is not None]
+    if backdoors:
+        text += f" (backdoor {100 * statistics.fmean(backdoors):.0f})"
+    return text if {row.made_with.fedrank for row in finished} == {__version__} else f"{text} *"
+
+
+def _numbers(recipe: Recipe, rows: Sequence[FinishedCell], metric: Metric | None) -> str:
     if metric is not None:
-        text = f"{100 * _of_clients(row, metric):.1f}"
-    elif recipe.shows is Shows.SMOOTHED:
-        text = f"{100 * accuracy_of(row):.1f}"
-    elif recipe.shows is Shows.WORST:
-        text = f"{100 * accuracy_of(row):.1f} ({_worst(row)})"
-    elif recipe.shows is Shows.SENT:
-        text = f"{100 * row.evaluation.test_accuracy:.1f}"
-    else:
-        text = f"{100 * _of_clients(row, 'mean'):.1f} ({100 * _of_clients(row, 'std'):.1f})"
-    if row.evaluation.backdoor is not None:
-        text += f" (backdoor {100 * row.evaluation.backdoor:.0f})"
-    return text if row.made_with.fedrank == __version__ else f"{text} *"
+        return PERCENT.text([_of_clients(row, metric) for row in rows])
+    match recipe.shows:
+        case Shows.SMOOTHED:
+            return PERCENT.text([accuracy_of(row) for row in rows])
+        case Shows.WORST:
+            return f"{PERCENT.text([accuracy_of(row) for row in rows])} ({_worst(rows)})"
+        case Shows.SENT:
+            return PERCENT.text([row.evaluation.test_accuracy for row in rows])
+    deviation = statistics.fmean(_of_clients(row, "std") for row in rows)
+    return f"{PERCENT.text([_of_clients(row, 'mean') for row in rows])} ({100 * deviation:.1f})"
 
 
 def _of_clients(row: FinishedCell, metric: Metric) -> float:
@@ -118,11 +132,11 @@ def accuracy_of(row: FinishedCell) -> float:
     return statistics.fmean(row.curve.accuracy[-SMOOTHED:])
 
 
-def _worst(row: FinishedCell) -> str:
-    """Return the worst measurement of a run's second half, and its worst class at the end."""
-    measured = row.curve.accuracy
-    worst = f"{100 * min(measured[len(measured) // 2 :]):.1f}"
-    classes = row.curve.worst_class[-SMOOTHED:]
+def _worst(rows: Sequence[FinishedCell]) -> str:
+    """Return the worst measurement of the second half of runs, and their worst class at the end."""
+    second_halves = (row.curve.accuracy[len(row.curve.accuracy) // 2 :] for row in rows)
+    worst = f"{100 * min(min(measured) for measured in second_halves):.1f}"
+    classes = [share for row in rows for share in row.curve.worst_class[-SMOOTHED:]]
     return f"{worst}, class {100 * min(classes):.0f}" if classes else worst
 
 
@@ -160,16 +174,18 @@ def _traffic(network: str) -> list[TrafficRow]:
     return list(traffic_table(supernetwork(NETWORKS[network](), seed=0).layout))
 
 
-def _kibibytes(row: CellResult) -> list[str]:
-    if isinstance(row, UnfinishedCell):
+def _kibibytes(cell: Sequence[CellResult]) -> list[str]:
+    sent = [row.sent for row in _finished(cell)]
+    if not sent:
         return ["", ""]
-    return [f"{size / 2**10:,.0f}" for size in (row.sent.upload_bytes, row.sent.download_bytes)]
+    both = ([each.upload_bytes for each in sent], [each.download_bytes for each in sent])
+    return [f"{statistics.fmean(sizes) / 2**10:,.0f}" for sizes in both]
 
 
 def _legend(recipe: Recipe, rows: Sequence[CellResult]) -> str:
-    finished = [row for row in rows if isinstance(row, FinishedCell)]
+    finished = _finished(rows)
     averaged = smoothing(finished) if recipe.shows is Shows.SMOOTHED else ""
-    text = f"Numbers: {recipe.shows.value}{averaged}. {recipe.note}".strip()
+    text = f"Numbers: {recipe.shows.value}{averaged}{_seeds(recipe, rows)}. {recipe.note}".strip()
     if others := sorted({row.made_with.fedrank for row in finished} - {__version__}):
         text += f" *: made by fedrank {', '.join(others)}, this is {__version__}."
     clients = (
@@ -181,6 +197,22 @@ def _legend(recipe: Recipe, rows: Sequence[CellResult]) -> str:
     if writers and writers != {FEMNIST_CLIENTS}:
         text += f" femnist: {max(writers)} clients (paper: {FEMNIST_CLIENTS})."
     return text
+
+
+def _seeds(recipe: Recipe, rows: Sequence[CellResult]) -> str:
+    """Say over how many seeds numbers are averaged, unless seeds are rows or columns."""
+    if SEED in (*recipe.rows, *recipe.columns):
+        return ""
+    seeds = _in_order(row.coordinates[SEED] for row in rows if SEED in row.coordinates)
+    if not seeds:
+        return ""
+    if len(seeds) == 1:
+        return f"; seed {seeds[0]}"
+    return f"; mean ± standard deviation over {len(seeds)} seeds ({', '.join(seeds)})"
+
+
+def _finished(rows: Iterable[CellResult]) -> list[FinishedCell]:
+    return [row for row in rows if isinstance(row, FinishedCell)]
 
 
 def made(rows: Sequence[FinishedCell]) -> str:
