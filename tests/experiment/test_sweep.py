@@ -79,6 +79,19 @@ def test_a_sweep_that_is_stopped_leaves_no_process_and_begins_no_other_run(tmp_p
         assert len(rounds) == rounds[-1] < 10000
 
 
+@pytest.mark.slow
+def test_a_sweep_stops_in_time_and_goes_on_next_time(tmp_path: Path) -> None:
+    cells = [tiny_cell("borda", "rounds=100000", f"seed={seed}") for seed in (7, 8)]
+    completed = []
+    for _ in range(2):
+        run_cells(cells, tmp_path, tmp_path, jobs=1, until=time.time() + 8)
+        completed.append(len(RunDirectory.open(tmp_path / cells[0].name).read_metrics()))
+    assert 0 < completed[0] < completed[1]
+    assert not (tmp_path / cells[1].name).exists()  # the time was over before its turn
+    run_cells(cells, tmp_path, tmp_path, jobs=1, until=time.time())
+    assert len(RunDirectory.open(tmp_path / cells[0].name).read_metrics()) == completed[1]
+
+
 def wait_for(condition: Callable[[], bool], seconds: float = 90) -> None:
     until = time.monotonic() + seconds
     while not condition():

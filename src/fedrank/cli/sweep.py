@@ -79,7 +79,11 @@ def _comparison(
 
 
 def run_all(
-    cells: Sequence[Cell], folder: Path, data_dir: Path | None, jobs: int | None
+    cells: Sequence[Cell],
+    folder: Path,
+    data_dir: Path | None,
+    jobs: int | None,
+    until: float | None = None,
 ) -> tuple[dict[str, str], bool]:
     """Run what is not finished, with a progress bar; return the failed runs, and whether Ctrl-C ended it."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -102,6 +106,7 @@ def run_all(
                 jobs=jobs or default_workers(),
                 progress=lambda done: progress.update(task, completed=done),
                 finish=own_report,
+                until=until,
             )
         except KeyboardInterrupt:
             return {}, True

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from fedrank.ballots.traffic import Traffic
 from fedrank.engine import Engine, local_engine
 from fedrank.errors import RunError
+from fedrank.experiment.budget import is_over
 from fedrank.experiment.interrupt import Interrupt
 from fedrank.experiment.metrics import Evaluation
 from fedrank.experiment.parts import check_data, check_network, keep_parts
@@ -51,9 +52,19 @@ class Observers:
 
 
 def run(
-    directory: RunDirectory, setup: RunSetup, *, workers: int, device: str, observer: Observer
+    directory: RunDirectory,
+    setup: RunSetup,
+    *,
+    workers: int,
+    device: str,
+    observer: Observer,
+    until: float | None = None,
 ) -> Summary | None:
-    """Run the remaining rounds; return the result, or None if Ctrl-C stopped the run."""
+    """Run the remaining rounds; return the result, or None if the run was stopped by Ctrl-C or by time.
+
+    It stops before a round that would end after `until`, if it took as long as the one before it. One
+    round is always run, so that every call gets further.
+    """
     with (
         directory.locked(),  # before any worker starts
         local_engine(setup.method, setup.federation, workers=workers, device=device) as engine,
@@ -63,7 +74,7 @@ def run(
         def rounds(state: Any) -> Rounds:
             for state, done in run_rounds(setup, engine, state):
                 yield state, done
-                if interrupt.requested:
+                if interrupt.requested or is_over(until, done.wall_seconds):
                     return
 
         return record(directory, setup, engine, rounds, observer)

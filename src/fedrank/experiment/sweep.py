@@ -21,6 +21,7 @@ from threading import Event, Thread
 
 from fedrank.data import data_files
 from fedrank.errors import FedrankError, RunError
+from fedrank.experiment.budget import is_over
 from fedrank.experiment.build import build
 from fedrank.experiment.config import Experiment, load_file, load_preset
 from fedrank.experiment.environment import describe
@@ -100,12 +101,14 @@ def run_cells(
     jobs: int,
     progress: Callable[[int], None] = lambda _: None,
     finish: Callable[[RunDirectory], object] | None = None,
+    until: float | None = None,
 ) -> dict[str, str]:
-    """Run all unfinished cells, `jobs` at a time, each in its own process with one worker.
+    """Run all unfinished cells in this order, `jobs` at a time, each in its own process with one worker.
 
     Calls `finish` in that process for every finished run, and `progress` now and then with the number of
     completed rounds of all runs. Returns the runs that failed, by the name of their directory, with the
-    reason. Ctrl-C finishes and saves the current rounds.
+    reason. Ctrl-C finishes and saves the current rounds, and so does the end of the time that there is: no
+    run begins after `until`, and a run ends before a round that would end later (`runner.run`).
     """
     different = {cell.name: cell for cell in cells}.values()
     waiting = [cell for cell in different if not is_finished(cell, folder)]
@@ -118,7 +121,7 @@ def run_cells(
         data_files(name, data_dir)  # missing data should fail now, not hours later
     make_folder(folder)
     with ProcessPoolExecutor(min(jobs, len(waiting)), get_context("spawn"), _outlive_nobody) as pool:
-        running = {pool.submit(_run_cell, cell, folder, data_dir, finish): cell for cell in waiting}
+        running = {pool.submit(_run_cell, cell, folder, data_dir, finish, until): cell for cell in waiting}
         try:
             while running:
                 for future in wait(running, timeout=1, return_when=FIRST_COMPLETED).done:
@@ -176,10 +179,14 @@ def _outlive_nobody() -> None:
 
 
 def _run_cell(
-    cell: Cell, folder: Path, data_dir: Path, finish: Callable[[RunDirectory], object] | None
+    cell: Cell,
+    folder: Path,
+    data_dir: Path,
+    finish: Callable[[RunDirectory], object] | None,
+    until: float | None,
 ) -> None:
     """Run to the end, from the last checkpoint if there is one."""
-    if _leaving.is_set():
+    if _leaving.is_set() or is_over(until):
         return
     path = folder / cell.name
     setup = build(cell.experiment, data_dir)
@@ -187,7 +194,7 @@ def _run_cell(
         directory = RunDirectory.open(path)
     else:
         directory = RunDirectory.create(path, cell.experiment, describe(data_dir, 1, "cpu"))
-    result = run(directory, setup, workers=1, device="cpu", observer=Observers(()))
+    result = run(directory, setup, workers=1, device="cpu", observer=Observers(()), until=until)
     if _leaving.is_set():
         os._exit(1)  # the parent is gone, and a normal exit would wait for the queue forever
     if result is None:
