@@ -157,6 +157,8 @@ class FinishedCell(SweepRow, frozen=True):
     curve: Curve
     sent: Traffic
     made_with: MadeWith
+    digest: str | None = None
+    """The fingerprint of all settings that determine the result; older files have none."""
 
     @property
     def state(self) -> str:

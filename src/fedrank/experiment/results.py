@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile, is_zipfile
 
 from pydantic import TypeAdapter, ValidationError
 
 from fedrank.errors import FedrankError, RunError
+from fedrank.experiment.imported import imported_result
 from fedrank.experiment.metrics import Evaluation
 from fedrank.experiment.records import (
     CellAccuracy,
@@ -26,7 +28,7 @@ from fedrank.experiment.records import (
     first_problem,
 )
 from fedrank.experiment.rundir import RunDirectory, write_output
-from fedrank.experiment.sweep import SEED, Cell, is_finished
+from fedrank.experiment.sweep import SEED, Cell, own_summary
 
 Published = Mapping[tuple[str, ...], dict[str, float]]
 """Published numbers, by the coordinates of the runs without the seed."""
@@ -36,6 +38,8 @@ NUMBERS = (
 )  # fmt: skip
 """The numbers of a run in `to_record`. Rounds, and bytes of one client, have names that no setting has."""
 STATE = "state"
+RESULTS = "results.json"
+"""The results file in an archive."""
 
 _ROWS: TypeAdapter[list[CellResult]] = TypeAdapter(list[CellResult])
 
@@ -56,20 +60,22 @@ def results(
 
 
 def _result(cell: Cell, folder: Path, published: dict[str, float] | None, failure: str | None) -> CellResult:
+    path = folder / cell.name
     row: dict[str, Any] = {
         "coordinates": cell.coordinates,
         "preset": cell.preset,
         "settings": cell.settings,
         "published": published,
-        "begun": (folder / cell.name).exists(),
+        "begun": path.exists(),
     }
     try:
-        if not is_finished(cell, folder):
-            return UnfinishedCell(**row, finished=False, failure=failure)
-        directory = RunDirectory.open(folder / cell.name)
-        summary = directory.read_summary()
-        assert summary is not None
-        return finished_cell(row, summary, directory.read_metrics(), directory.environment)
+        if summary := own_summary(cell, path):
+            directory = RunDirectory.open(path)
+            row["digest"] = cell.experiment.fingerprint()
+            return finished_cell(row, summary, directory.read_metrics(), directory.environment)
+        if imported := imported_result(path, cell.experiment):
+            return imported.model_copy(update=row | {"begun": True})
+        return UnfinishedCell(**row, finished=False, failure=failure)
     except (FedrankError, ValidationError) as error:
         return UnfinishedCell(**row, finished=False, problem=str(error))
 
@@ -149,21 +155,34 @@ def _curve(records: Sequence[RoundRecord]) -> Curve:
 
 def read_results(path: Path, keys: Iterable[str]) -> list[CellResult]:
     """Read results that `write_results` wrote, of the table whose runs have these coordinates, and a seed."""
-    try:
-        rows = _ROWS.validate_json(path.read_bytes(), strict=True)
-    except FileNotFoundError:
-        raise RunError(f"{path}: no such file") from None
-    except OSError as error:
-        raise RunError(f"{path}: cannot be read ({error.strerror})") from error
-    except ValidationError as error:
-        raise RunError(f"{path}: not a results file ({first_problem(error)})") from error
+    rows = read_rows(path)
     for row in rows:
         if row.coordinates.keys() | {SEED} != {*keys, SEED}:
             raise RunError(f"{path}: contains the results of another table, by {', '.join(row.coordinates)}")
     return rows
 
 
+def read_rows(path: Path) -> list[CellResult]:
+    """Read a results file, or that of an archive with checkpoints."""
+    try:
+        content = path.read_bytes() if not is_zipfile(path) else ZipFile(path).read(RESULTS)
+        return _ROWS.validate_json(content, strict=True)
+    except FileNotFoundError:
+        raise RunError(f"{path}: no such file") from None
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValidationError as error:
+        raise RunError(f"{path}: not a results file ({first_problem(error)})") from error
+    except Exception as error:  # reading a damaged archive can raise any exception
+        raise RunError(f"{path}: damaged, or not an archive of results ({error})") from error
+
+
 def write_results(rows: Sequence[CellResult], path: Path) -> None:
     """Write results, one line per run."""
+    write_output(path, results_text(rows).encode())
+
+
+def results_text(rows: Sequence[CellResult]) -> str:
+    """Return the text of a results file."""
     lines = ",\n".join(row.to_json() for row in rows)
-    write_output(path, f"[\n{lines}\n]\n".encode())
+    return f"[\n{lines}\n]\n"

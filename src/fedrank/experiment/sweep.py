@@ -25,6 +25,8 @@ from fedrank.experiment.budget import is_over
 from fedrank.experiment.build import build
 from fedrank.experiment.config import Experiment, load_file, load_preset
 from fedrank.experiment.environment import describe
+from fedrank.experiment.imported import imported_result
+from fedrank.experiment.records import Summary
 from fedrank.experiment.rundir import METRICS, RunDirectory
 from fedrank.experiment.runner import Observers, run
 
@@ -204,13 +206,21 @@ def _run_cell(
 
 
 def is_finished(cell: Cell, folder: Path) -> bool:
-    """Return whether a cell's run is finished; raise RunError if its directory has other settings."""
-    directory = folder / cell.name
-    if not directory.exists():
-        return False
-    found = RunDirectory.open(directory)
+    """Return whether a cell's run is finished, here or on the machine that its result was imported from.
+
+    Raises RunError if its directory has other settings.
+    """
+    path = folder / cell.name
+    return own_summary(cell, path) is not None or imported_result(path, cell.experiment) is not None
+
+
+def own_summary(cell: Cell, path: Path) -> Summary | None:
+    """Return the result of a cell's run directory, if it is finished; RunError if it has other settings."""
+    if not path.exists():
+        return None
+    found = RunDirectory.open(path)
     wanted = cell.experiment
     if found.experiment.fingerprint() != wanted.fingerprint() or found.experiment.rounds != wanted.rounds:
-        raise RunError(f"{directory}: contains a run with other settings. Choose another folder with --runs.")
+        raise RunError(f"{path}: contains a run with other settings. Choose another folder with --runs.")
     summary = found.read_summary()
-    return summary is not None and summary.rounds >= wanted.rounds
+    return summary if summary is not None and summary.rounds >= wanted.rounds else None
