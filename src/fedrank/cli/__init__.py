@@ -13,6 +13,7 @@ from fedrank.cli import (  # noqa: F401  (registers commands)
     lists,
     models,
     paper,
+    paper_runs,
     runs,
     sweep,
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,26 +28,26 @@ paper_app = typer.Typer(
 app.add_typer(paper_app, name="paper", rich_help_panel="Measurements")
 
 
-def _complete_table() -> list[str]:
+def complete_table() -> list[str]:
     from fedrank.paper.recipes import RECIPES
 
     return list(RECIPES)
 
 
-def _complete_scale() -> list[tuple[str, str]]:
+def complete_scale() -> list[tuple[str, str]]:
     from fedrank.paper.recipes import SCALES
 
     return list(SCALES.items())
 
 
 Table = Annotated[
-    str, typer.Argument(help="A table; see 'fedrank paper list'.", autocompletion=_complete_table)
+    str, typer.Argument(help="A table; see 'fedrank paper list'.", autocompletion=complete_table)
 ]
 Scale = Annotated[
     str,
     typer.Option(
         help="smoke (seconds), laptop (30 rounds), night (200, CIFAR10 60) or paper (2000, as published).",
-        autocompletion=_complete_scale,
+        autocompletion=complete_scale,
     ),
 ]
 Only = Annotated[
@@ -78,6 +80,10 @@ def paper_run(
     scale: Scale = "laptop",
     only: Only = None,
     seeds: Seeds = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Stop and save after this time, such as 2h, 90m or 1h30m.", show_default="none"),
+    ] = None,
     runs: Runs = Path("runs/paper"),
     jobs: Jobs = None,
     data_dir: DataDir = None,
@@ -85,26 +91,52 @@ def paper_run(
     """Run the experiments behind a table; skips finished runs and resumes interrupted ones.
 
     [bold]fedrank paper run votes --only digits --only mirror[/]
-    """
-    from fedrank.experiment.results import results, write_csv, write_results
-    from fedrank.experiment.rundir import write_output
-    from fedrank.experiment.sweep import RUNS, make_folder
-    from fedrank.paper.figures import figures
-    from fedrank.paper.recipes import recipe_named, runs_of
-    from fedrank.report.charts import save
-    from fedrank.report.words import plural
+    [bold]fedrank paper run robustness --scale night --budget 8h[/]
 
+    Runs already begun come first, then one seed of everything, cheap runs before expensive ones. When the
+    budget is used up, the current rounds are finished and saved; the same command goes on from there.
+    """
+    from fedrank.engine import default_workers
+    from fedrank.experiment.budget import budget_seconds
+    from fedrank.experiment.progress import most_useful_first, progress_of
+    from fedrank.experiment.results import results
+    from fedrank.experiment.sweep import RUNS
+    from fedrank.paper.recipes import recipe_named, runs_of
+    from fedrank.paper.status import work_done
+
+    began = time.time()
+    until = None if budget is None else began + budget_seconds(budget)
     recipe = recipe_named(table)
     cells = runs_of(recipe, scale, only or (), seeds)
-    failed, interrupted = run_all(cells, runs / RUNS, data_dir, jobs)
-    words = [word for each in only or () for word in ("--only", each)]
+    before = progress_of(cells, runs / RUNS)
+    failed, interrupted = run_all(most_useful_first(before), runs / RUNS, data_dir, jobs, until)
+    words = [table, "--scale", scale, *(word for each in only or () for word in ("--only", each))]
     words += [] if seeds is None else ["--seeds", str(seeds)]
-    command = shlex.join(["fedrank", "paper", "run", table, "--scale", scale, *words])
     rows = results(cells, runs / RUNS, published=recipe.numbers, failed=failed)
-    shown = _text_table(recipe, rows, f"`{command}`")
+    shown = _text_table(recipe, rows, f"`{shlex.join(['fedrank', 'paper', 'run', *words])}`")
     out.print(shown)
+    _write(recipe, rows, shown, runs / _folder_name(table, scale, only or (), seeds))
+    if cells and budget and not interrupted:
+        after = progress_of(cells, runs / RUNS)
+        say(work_done(before, after, time.time() - began, jobs or default_workers()))
+    finish_sweep(failed, interrupted)
+
+
+def _folder_name(table: str, scale: str, only: Sequence[str], seeds: int | None) -> str:
+    from fedrank.report.words import plural
+
     several = [] if seeds is None else [plural(seeds, "seed")]
-    folder = runs / re.sub(r"[^\w.%-]+", "-", "-".join([table, scale, *(only or ()), *several])).lower()
+    return re.sub(r"[^\w.%-]+", "-", "-".join([table, scale, *only, *several])).lower()
+
+
+def _write(recipe: Recipe, rows: list[CellResult], shown: TextTable, folder: Path) -> None:
+    """Write a table, its results and its charts."""
+    from fedrank.experiment.results import write_csv, write_results
+    from fedrank.experiment.rundir import write_output
+    from fedrank.experiment.sweep import make_folder
+    from fedrank.paper.figures import figures
+    from fedrank.report.charts import save
+
     make_folder(folder)
     write_output(folder / "table.md", f"{shown.markdown()}\n".encode())
     write_output(folder / "table.tex", f"{shown.latex()}\n".encode())
@@ -114,7 +146,6 @@ def paper_run(
     for name, chart in figures(recipe, rows).items():
         save(chart, folder / f"{name}.svg")
     say(f"Wrote {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
-    finish_sweep(failed, interrupted)
 
 
 @paper_app.command("show")

@@ -69,6 +69,11 @@ class Recipe:
         return self.source != BEYOND
 
     @property
+    def has_seeds(self) -> bool:
+        """Whether seeds are rows or columns; otherwise the table shows the mean over several."""
+        return SEED in (*self.rows, *self.columns)
+
+    @property
     def origin(self) -> str:
         """The scale that others are compared with."""
         return "paper" if self.published else "laptop"
@@ -215,7 +220,7 @@ def runs_of(
     cells = chosen(recipe.cells(scale), only)
     if seeds is None:
         return cells
-    if SEED in (*recipe.rows, *recipe.columns):
+    if recipe.has_seeds:
         raise ConfigError(f"--seeds {seeds}: the table {recipe.name!r} has its own seeds already")
     return with_seeds(cells, seeds)
 

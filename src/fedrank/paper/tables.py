@@ -201,7 +201,7 @@ def _legend(recipe: Recipe, rows: Sequence[CellResult]) -> str:
 
 def _seeds(recipe: Recipe, rows: Sequence[CellResult]) -> str:
     """Say over how many seeds numbers are averaged, unless seeds are rows or columns."""
-    if SEED in (*recipe.rows, *recipe.columns):
+    if recipe.has_seeds:
         return ""
     seeds = _in_order(row.coordinates[SEED] for row in rows if SEED in row.coordinates)
     if not seeds:

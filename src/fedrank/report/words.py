@@ -16,6 +16,22 @@ def plural(count: int | str, noun: str) -> str:
     return f"{count} {noun}" if str(count) == "1" else f"{count} {noun}s"
 
 
+def duration(seconds: float) -> str:
+    """Return a time.
+
+    >>> duration(45), duration(200), duration(5400), duration(7200), duration(100_000)
+    ('45 s', '3 min', '1 h 30 min', '2 h', '28 h')
+    """
+    if seconds < 59.5:
+        return f"{max(1, round(seconds))} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    if not hours:
+        return f"{minutes} min"
+    if hours >= 10:
+        return f"{round(seconds / 3600)} h"
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
 def loss_text(loss: float) -> str:
     """Return a loss as text; one that is no number belongs to a model that has diverged.
 
