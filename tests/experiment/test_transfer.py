@@ -66,9 +66,10 @@ def test_an_imported_run_ends_in_the_same_bytes(whole: Path, begun: Path, tmp_pa
         ours = RunDirectory.open(tmp_path / cell.name)
         assert (ours.path / "checkpoint.npz").read_bytes() == (expected.path / "checkpoint.npz").read_bytes()
         assert summary is not None
-        assert summary.model_copy(update={"wall_seconds": 0.0}) == expected.read_summary().model_copy(  # type: ignore[union-attr]
-            update={"wall_seconds": 0.0}
-        )
+        uninterrupted = expected.read_summary()
+        assert uninterrupted is not None
+        assert summary.evaluation == uninterrupted.evaluation
+        assert summary.sent == uninterrupted.sent
         assert [(each.round, each.evaluation, each.clients) for each in ours.read_metrics()] == [
             (each.round, each.evaluation, each.clients) for each in expected.read_metrics()
         ]
@@ -121,7 +122,7 @@ def test_results_of_other_settings_are_left_out(whole: Path, tmp_path: Path) -> 
     kept.write_text(json.dumps(row | {"digest": "0" * 64}))
     assert not is_finished(FRL, tmp_path / "there")
     kept.write_text("{")
-    with pytest.raises(RunError, match="damaged .* Delete it, or import it again"):
+    with pytest.raises(RunError, match=r"damaged .* Delete it, or import it again"):
         is_finished(FRL, tmp_path / "there")
 
 

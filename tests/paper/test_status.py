@@ -31,7 +31,7 @@ AFTER = [
 
 
 def test_the_status_of_a_table_tells_every_run_and_where_begun_ones_are() -> None:
-    table = status_table(RECIPE, AFTER, "runs", jobs=1)
+    table = status_table(RECIPE, AFTER, "runs", jobs=1, cells=6)
     assert table.rows == [
         ["mnist", "10%", "round 12 of 30", "2 min"],
         ["mnist", "20%", "done", ""],
@@ -43,12 +43,13 @@ def test_the_status_of_a_table_tells_every_run_and_where_begun_ones_are() -> Non
         "1 run at a time.",
         "Runs: runs",
         f"Round 12 of 30: {CELLS[0].name}",
+        "Runs that several cells of the table show are listed once (6 cells).",
     ]
 
 
 def test_an_unusable_run_is_marked_with_the_reason() -> None:
     runs = [progress(CELLS[0], begun=True, problem="runs/x: damaged"), progress(CELLS[1], finished=True)]
-    table = status_table(RECIPE, runs, "runs", jobs=1)
+    table = status_table(RECIPE, runs, "runs", jobs=1, cells=2)
     assert [row[2] for row in table.rows] == ["unusable", "done"]
     assert table.notes[-1] == "Unusable: runs/x: damaged"
 
@@ -67,7 +68,8 @@ def test_the_overview_counts_the_runs_of_each_table() -> None:
         (
             AFTER,
             "2 h of work: 1 run finished and 1 begun or continued (now at round 12 of 30). "
-            "1 of 4 runs done, 1 begun. Left: 3 runs; time on this machine: 30 min for 2 runs, unknown for 1, 2 runs at a time. "
+            "1 of 4 runs done, 1 begun. Left: 3 runs; time on this machine: 30 min for 2 runs, "
+            "unknown for 1, 2 runs at a time. "
             "Repeat the command to continue.",
         ),
         (

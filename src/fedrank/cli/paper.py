@@ -93,8 +93,9 @@ def paper_run(
     [bold]fedrank paper run votes --only digits --only mirror[/]
     [bold]fedrank paper run robustness --scale night --budget 8h[/]
 
-    Runs already begun come first, then one seed of everything, cheap runs before expensive ones. When the
-    budget is used up, the current rounds are finished and saved; the same command goes on from there.
+    Begun runs come first, then one seed of everything, cheap runs before expensive ones.
+    When the budget is used up, the current rounds are finished and saved.
+    The same command goes on from there.
     """
     from fedrank.engine import default_workers
     from fedrank.experiment.budget import budget_seconds
@@ -110,16 +111,20 @@ def paper_run(
     cells = runs_of(recipe, scale, only or (), seeds)
     before = progress_of(cells, runs / RUNS)
     failed, interrupted = run_all(most_useful_first(before), runs / RUNS, data_dir, jobs, until)
-    words = [table, "--scale", scale, *(word for each in only or () for word in ("--only", each))]
-    words += [] if seeds is None else ["--seeds", str(seeds)]
     rows = results(cells, runs / RUNS, published=recipe.numbers, failed=failed)
-    shown = _text_table(recipe, rows, f"`{shlex.join(['fedrank', 'paper', 'run', *words])}`")
+    shown = _text_table(recipe, rows, f"`{_command(table, scale, only or (), seeds)}`")
     out.print(shown)
     _write(recipe, rows, shown, runs / _folder_name(table, scale, only or (), seeds))
     if cells and budget and not interrupted:
         after = progress_of(cells, runs / RUNS)
         say(work_done(before, after, time.time() - began, jobs or default_workers()))
     finish_sweep(failed, interrupted)
+
+
+def _command(table: str, scale: str, only: Sequence[str], seeds: int | None) -> str:
+    words = ["fedrank", "paper", "run", table, "--scale", scale]
+    words += [word for each in only for word in ("--only", each)]
+    return shlex.join([*words, *([] if seeds is None else ["--seeds", str(seeds)])])
 
 
 def _folder_name(table: str, scale: str, only: Sequence[str], seeds: int | None) -> str:

@@ -33,8 +33,8 @@ def paper_status(
 
     [bold]fedrank paper status robustness --only mnist[/]
 
-    Times are estimated from the rounds that this machine has run with the same data, method and attack, and
-    "unknown" if there are none.
+    Times come from rounds that this machine has run with the same data, method and attack.
+    Without such rounds they are unknown.
     """
     from fedrank.engine import default_workers
     from fedrank.experiment.progress import progress_of
@@ -48,16 +48,17 @@ def paper_status(
         cells = runs_of(recipe, scale, only or (), seeds)
         if not cells:
             raise ConfigError(f"the table {table!r} is computed and needs no runs")
-        out.print(status_table(recipe, progress_of(cells, folder), str(folder), jobs))
+        found = progress_of(cells, folder)
+        out.print(status_table(recipe, found, str(folder), jobs=jobs, cells=len(cells)))
         return
     if only:
         raise ConfigError("--only selects runs of one table; name it: 'fedrank paper status TABLE'")
-    found = {
+    tables = {
         name: progress_of(cells, folder)
         for name, recipe in RECIPES.items()
         if (cells := runs_of(recipe, scale, seeds=None if recipe.has_seeds else seeds))
     }
-    out.print(overview_table(found, str(folder), jobs))
+    out.print(overview_table(tables, str(folder), jobs))
 
 
 @paper_app.command("export")
@@ -77,8 +78,8 @@ def paper_export(
     [bold]fedrank paper export robustness --scale night --out night.json[/]
     [bold]fedrank paper export robustness --scale night --checkpoints --out night.zip[/]
 
-    Results are small: settings, learning curve and versions of each run. With --checkpoints, unfinished
-    runs can go on elsewhere; a checkpoint of MNIST adds 3 to 7 MB.
+    Results are small: settings, learning curve and versions of each run.
+    With --checkpoints, unfinished runs can go on elsewhere; one of MNIST adds 3 to 7 MB.
     """
     from fedrank.experiment.results import results
     from fedrank.experiment.sweep import RUNS
@@ -112,8 +113,8 @@ def paper_import(
 
     [bold]fedrank paper import night.zip[/]
 
-    Finished runs then count as done, and unfinished ones are continued by 'paper run'. A run that is as far
-    or farther here is left as it is.
+    Finished runs then count as done, and 'paper run' continues unfinished ones.
+    A run that is as far or farther here is left as it is.
     """
     from fedrank.data import default_data_dir
     from fedrank.experiment.sweep import RUNS

@@ -165,8 +165,7 @@ def read_results(path: Path, keys: Iterable[str]) -> list[CellResult]:
 def read_rows(path: Path) -> list[CellResult]:
     """Read a results file, or that of an archive with checkpoints."""
     try:
-        content = path.read_bytes() if not is_zipfile(path) else ZipFile(path).read(RESULTS)
-        return _ROWS.validate_json(content, strict=True)
+        return _ROWS.validate_json(_content(path), strict=True)
     except FileNotFoundError:
         raise RunError(f"{path}: no such file") from None
     except OSError as error:
@@ -175,6 +174,13 @@ def read_rows(path: Path) -> list[CellResult]:
         raise RunError(f"{path}: not a results file ({first_problem(error)})") from error
     except Exception as error:  # reading a damaged archive can raise any exception
         raise RunError(f"{path}: damaged, or not an archive of results ({error})") from error
+
+
+def _content(path: Path) -> bytes:
+    if not is_zipfile(path):
+        return path.read_bytes()
+    with ZipFile(path) as archive:
+        return archive.read(RESULTS)
 
 
 def write_results(rows: Sequence[CellResult], path: Path) -> None:

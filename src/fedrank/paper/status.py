@@ -12,13 +12,15 @@ from fedrank.report.words import duration, plural
 UNKNOWN = "unknown"
 
 
-def status_table(recipe: Recipe, runs: Sequence[Progress], where: str, jobs: int) -> TextTable:
-    """Return a line for each run of a table: whether it is done, and what it still takes."""
+def status_table(recipe: Recipe, runs: Sequence[Progress], where: str, *, jobs: int, cells: int) -> TextTable:
+    """Return a line for each run behind so many cells: whether it is done, and what it still takes."""
     keys = list(runs[0].cell.coordinates)
     lines = [[*run.cell.coordinates.values(), state_of(run), _takes(run)] for run in runs]
     notes = [f"{_count(runs)} {left_of(runs, jobs)}".strip(), f"Runs: {where}"]
     notes += [f"{state_of(run).capitalize()}: {run.path.name}" for run in runs if _is_begun(run)]
     notes += [f"Unusable: {run.problem}" for run in runs if run.problem]
+    if cells > len(runs):
+        notes.append(f"Runs that several cells of the table show are listed once ({cells} cells).")
     headings = [*keys, "state", "still takes"]
     title = f"{recipe.source}: {recipe.title}"
     return TextTable(title, headings, lines, notes, keys=len(keys), together=2)
