@@ -187,7 +187,7 @@ def test_every_changed_byte_of_a_ranking_is_noticed(begun: Path, tmp_path: Path)
     ("change", "complaint"),
     [
         ({"preset": "/etc/mine.toml"}, "unknown preset"),
-        ({"settings": ["rounds=three"]}, "that this version does not know"),
+        ({"settings": ["rounds=three", "seed=none"]}, "that this version does not know"),
         ({"settings": ['imports=["os"]']}, "code of its own, which is not imported"),
         ({"settings": ["network=mine:Net"]}, "code of its own, which is not imported"),
         ({"settings": ["data=mine.npz"]}, "code of its own, which is not imported"),

@@ -153,7 +153,8 @@ def _cell(path: Path, row: CellResult) -> Cell:
     try:
         experiment = parse(preset_text(row.preset), row.preset, row.settings, run_code=False)
     except ConfigError as error:
-        raise RunError(f"{path}: contains a run that this version does not know ({error})") from error
+        problem = str(error).partition("\n")[0]
+        raise RunError(f"{path}: contains a run that this version does not know ({problem})") from error
     if experiment.imports or experiment.data.own or experiment.network.own:
         raise RunError(f"{path}: contains a run with a model, data or code of its own, which is not imported")
     return cell_of(row)
