@@ -35,20 +35,20 @@ def figures(recipe: Recipe, rows: Sequence[CellResult]) -> Charts:
     charts = DRAWN[recipe.name](finished)
     for name, chart in charts.items():
         drawn = [row for row in finished if name in row.coordinates.values()] or finished
-        subtitle = _seeds(drawn)
+        text = getattr(chart.title, "text", chart.title)
+        subtitle = _seeds(drawn, "" if text is chart.title else "; band: standard deviation")
         if differing := differences(recipe, [cell_of(row) for row in drawn]):
             other = "the paper" if recipe.published else f"the scale {recipe.origin}"
             subtitle += [f"different from {other}:", *differing]
         if subtitle:
-            text = getattr(chart.title, "text", chart.title)
             chart.title = load_altair().Title(text, subtitle=subtitle, anchor="start")
     return charts
 
 
-def _seeds(rows: Sequence[FinishedCell]) -> list[str]:
+def _seeds(rows: Sequence[FinishedCell], band: str) -> list[str]:
     """Say what is averaged, if there are several seeds."""
     seeds = {row.coordinates[SEED] for row in rows if SEED in row.coordinates}
-    return [f"mean over {len(seeds)} seeds; band, if any: standard deviation"] if len(seeds) > 1 else []
+    return [f"mean over {len(seeds)} seeds{band}"] if len(seeds) > 1 else []
 
 
 def bound_chart(clients: int = 25) -> altair.FacetChart:
