@@ -34,12 +34,14 @@ def small_net() -> nn.Module:
 
 
 def frl(ballots: str = "exact", vote: str = "borda") -> FRL:
-    return FRL(supernetwork(small_net(), seed=11), LocalTraining(epochs=3), ballots, vote=vote)
+    network = supernetwork(small_net(), seed=11, keep=0.5)
+    return FRL(network, LocalTraining(epochs=3, balanced=False), ballots, vote=vote)
 
 
 def weights(ballot_format: type, **options: object) -> Method:
     network = supernetwork(small_net(), seed=11, weights="kaiming-normal")
-    return ballot_format(network, LocalTraining(epochs=3, learning_rate=0.02), **options)
+    local = LocalTraining(epochs=3, learning_rate=0.02, balanced=False)
+    return ballot_format(network, local, **options)
 
 
 TARGETS = {

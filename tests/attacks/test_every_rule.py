@@ -54,15 +54,19 @@ def two_rounds(
     return len(done)
 
 
+def described(chain: str) -> object:
+    """The rule; ten validators are as good as forty here, and quicker."""
+    return {"name": chain, "validators": 10} if chain == "measured-mean" else chain
+
+
 def weights(kind: type, **options: object) -> Method:
     net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3, bias=False))
     return kind(supernetwork(net, seed=11, weights="kaiming-normal"), LOCAL, **options)
 
 
 def rankings(vote: str) -> FRL:
-    return FRL(
-        supernetwork(nn.Sequential(nn.Flatten(), nn.Linear(4, 3, bias=False)), seed=11), LOCAL, vote=vote
-    )
+    net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3, bias=False))
+    return FRL(supernetwork(net, seed=11), LOCAL, vote=described(vote))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -92,10 +96,11 @@ def grid(target: Target, chains: list[str]) -> list[object]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("chain", "attack"), grid(Target.WEIGHTS, CHAINS))
 def test_every_rule_on_weights_meets_every_attack(tiny: Federation, chain: str, attack: str) -> None:
-    method = weights(FedAvg, aggregator=chain)
+    method = weights(FedAvg, aggregator=described(chain))
     for share, redraw in itertools.product(SHARES, (True, False)):
         assert two_rounds(method, tiny, attack, share, redraw=redraw) == 2
-    assert two_rounds(weights(FedAvg, aggregator=chain, assumed_malicious=0.45), tiny, attack, 0.3) == 2
+    assuming = weights(FedAvg, aggregator=described(chain), assumed_malicious=0.45)
+    assert two_rounds(assuming, tiny, attack, 0.3) == 2
 
 
 @pytest.mark.slow

@@ -1,3 +1,4 @@
+import importlib
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import numpy as np
+import psutil
 import pytest
 import torch
 from nbclient import NotebookClient
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 
 from fedrank.data import IID, Federation, split
 from fedrank.engine import local_engine
+from fedrank.engine.pool import close_resting_workers
 from fedrank.errors import ConfigError, ModelError, TrainingError
 from fedrank.experiment.metrics import test_samples as samples_to_test
 from fedrank.methods import FRL
@@ -120,11 +123,71 @@ def test_workers_that_start_together_all_get_a_large_handout() -> None:
         assert engine.collect(frl.broadcast(frl.init()), list(range(8))).messages.voters == set(range(8))
 
 
-def test_closing_ends_all_workers(digits: Federation) -> None:
-    with local_engine(small_frl(), digits, workers=2) as engine:
-        processes = [worker.process for worker in engine.workers]
-        assert all(process.poll() is None for process in processes)
-    assert all(process.poll() is not None for process in processes)
+def trained(model: nn.Module, federation: Federation) -> tuple[set[int], bytes]:
+    """Train two clients with two workers; return the workers' process ids, and the votes."""
+    frl = FRL(supernetwork(model, seed=1), LocalTraining(epochs=1), vote="borda")
+    with local_engine(frl, federation, workers=2) as engine:
+        ids = {worker.process.pid for worker in engine.workers}
+        collected = engine.collect(frl.broadcast(frl.init()), [int(c) for c in federation.voters[:2]])
+    return ids, collected.messages.total.tobytes()
+
+
+def test_workers_rest_until_the_next_run_and_end_with_the_program(digits: Federation) -> None:
+    close_resting_workers()
+    first, votes = trained(LeNet(side=8), digits)
+    others, _ = trained(nn.Sequential(nn.Flatten(), nn.Linear(64, 10, bias=False)), digits)
+    again, same_votes = trained(LeNet(side=8), digits)
+    assert first == others == again
+    assert votes == same_votes
+    assert all(psutil.pid_exists(worker) for worker in first)
+    close_resting_workers()
+    assert not any(psutil.pid_exists(worker) for worker in first)
+
+
+def test_busy_workers_do_not_rest(digits: Federation) -> None:
+    frl = stumbling("dawdle")
+    engine = local_engine(frl, digits, workers=2)
+    ids = {worker.process.pid for worker in engine.workers}
+    engine._all("starting", "begin", frl.broadcast(frl.init()), frozenset({0}))
+    for worker in engine.workers:
+        worker.call("training", "train", int(digits.voters[0]))
+    engine.close()
+    assert not any(psutil.pid_exists(worker) for worker in ids)
+
+
+@pytest.mark.slow
+def test_workers_that_know_former_code_are_replaced(
+    digits: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = """
+from torch import nn
+class Net(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(64, 10, bias=False))
+    def forward(self, images):
+        return super().forward(images * {scale})
+"""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "edited_net.py").write_text(module.format(scale="1.0"))
+    import edited_net  # type: ignore[import-not-found]
+
+    first, votes = trained(edited_net.Net(), digits)
+    assert trained(edited_net.Net(), digits) == (first, votes)
+    (tmp_path / "edited_net.py").write_text(module.format(scale="(-3.0)"))
+    later, other_votes = trained(importlib.reload(edited_net).Net(), digits)
+    assert not first & later
+    assert votes != other_votes
+
+
+def test_a_resting_worker_that_was_killed_is_replaced(digits: Federation) -> None:
+    first, votes = trained(LeNet(side=8), digits)
+    victim = first.pop()
+    os.kill(victim, signal.SIGKILL)
+    psutil.Process(victim).wait(10)
+    ids, same_votes = trained(LeNet(side=8), digits)
+    assert victim not in ids
+    assert votes == same_votes
 
 
 def test_the_callers_thread_count_is_left_alone(digits: Federation) -> None:
@@ -141,6 +204,7 @@ def test_no_workers_are_refused(digits: Federation) -> None:
 
 
 def test_a_worker_that_cannot_start_is_reported(digits: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    close_resting_workers()
     monkeypatch.setattr(sys, "executable", "/bin/false")
     frl = small_frl()
     with pytest.raises(TrainingError, match=r"starting the workers failed: .* ended with exit code 1"):

@@ -61,7 +61,7 @@ def test_attacks_over_flower_come_to_the_same_as_in_a_local_run(attack, tmp_path
     setup = build(load_preset("digits", settings), tmp_path)
     over_flower, here = run_over_flower(setup, settings), run_here(setup)
     for (state, played), (local_state, local) in zip(over_flower, here, strict=True):
-        assert state.ranking.tobytes() == local_state.ranking.tobytes()
+        np.testing.assert_array_equal(state.ranking, local_state.ranking)
         assert (played.clients, played.malicious) == (local.clients, local.malicious)
         assert played.train_loss == local.train_loss
     assert attack == "none" or any(played.malicious for _, played in over_flower)
@@ -80,14 +80,14 @@ def test_clients_without_data_are_not_asked(tmp_path):
     assert setup.federation.idle
     over_flower, here = run_over_flower(setup, settings), run_here(setup)
     assert not any(played.refused for _, played in over_flower)
-    assert over_flower[-1][0].ranking.tobytes() == here[-1][0].ranking.tobytes()
+    np.testing.assert_array_equal(over_flower[-1][0].ranking, here[-1][0].ranking)
 
 
 def test_a_node_with_a_file_of_its_own_votes_the_same(tmp_path):
     setup = build(load_preset("digits", SMALL), tmp_path)
     files = write_own_data(setup.federation, tmp_path)
     over_flower = run_over_flower(setup, SMALL, lambda number: {"data": str(files[number])})
-    assert over_flower[-1][0].ranking.tobytes() == run_here(setup)[-1][0].ranking.tobytes()
+    np.testing.assert_array_equal(over_flower[-1][0].ranking, run_here(setup)[-1][0].ranking)
 
 
 @pytest.mark.parametrize("attack", ["reverse", "mirror", "backdoor"])

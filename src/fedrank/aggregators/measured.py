@@ -203,6 +203,8 @@ class _Updates:
         return rows.astype(np.float32)
 
     def _each(self, work: Callable[[slice], T]) -> list[T]:
+        if len(self.blocks) == 1:
+            return [work(self.blocks[0])]
         with ThreadPoolExecutor() as threads:
             return list(threads.map(work, self.blocks))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -117,6 +118,7 @@ def rounds(limits: Limits, data_dir: Path, *, quick: bool) -> Iterator[Row]:
     section = f"round of {what}, {len(clients)} clients"
     yield Row(section, "limit: its matrix multiplications", limit, "CPU s", 1.0)
     costs: dict[int, tuple[float, float]] = {}
+    evaluated: list[Row] = []
     for workers in (1, 2):
         with local_engine(frl, federation, workers=workers) as engine:
             state, cpu, wall = _run_round(frl, engine, clients, workers)
@@ -124,7 +126,9 @@ def rounds(limits: Limits, data_dir: Path, *, quick: bool) -> Iterator[Row]:
             yield Row(section, f"FRL with {workers} worker(s)", cpu, "CPU s", cpu / limit)
             yield Row(section, f"FRL with {workers} worker(s)", wall, "wall s")
             if workers == 1:
-                evaluated = list(_evaluation(frl, federation, engine, state, quick=quick))
+                evaluated += _evaluation(frl, federation, engine, state, quick=quick)
+            else:
+                evaluated += _parallel_evaluation(federation, engine, state, quick=quick)
     yield Row(section, "wall time of 2 workers by that of 1", costs[2][1] / costs[1][1], "")
     yield from _measured_rounds(section, FRL(network, local), federation, len(clients))
     fedavg: Method[Any] = FedAvg(network, local)
@@ -172,15 +176,18 @@ def _measured_rounds(
                 next(rounds)
             walls[str(vote)] = (time.perf_counter() - begin) / 2
         yield Row(section, f"FRL with 2 worker(s), vote {vote}, rounds 2 and 3", walls[str(vote)], "wall s")
-    for vote in ("borda", "screened-mean"):
-        yield Row(section, f"measured-mean by {vote}, wall", walls[str(measured.vote)] / walls[vote], "")
+    for vote, other in (
+        ("screened-mean", "borda"),
+        *((str(measured.vote), each) for each in list(walls)[:2]),
+    ):
+        yield Row(section, f"{vote} by {other}, wall", walls[vote] / walls[other], "")
 
 
 def _evaluation(
     method: Method[Any], federation: Federation, engine: Engine, state: Any, *, quick: bool
 ) -> Iterator[Row]:
-    samples = test_samples(federation)[: 1000 if quick else None]
-    section = f"evaluation of {samples.size:,} test samples"
+    """Measure the evaluation of all clients on one core, beside a plain pass over the samples."""
+    section, samples = _evaluated(federation, quick=quick)
     dataset, model = federation.dataset, method.model(state)
 
     def plain_pass() -> None:
@@ -193,3 +200,19 @@ def _evaluation(
     ours = cpu_seconds(lambda: engine.predict(state, samples), repeat=1, times=1)
     yield Row(section, "one plain pass in batches of 1000", plain, "CPU s", 1.0)
     yield Row(section, "every client's accuracy", ours, "CPU s", ours / plain)
+
+
+def _parallel_evaluation(federation: Federation, engine: Engine, state: Any, *, quick: bool) -> Iterator[Row]:
+    """Measure how long the workers wait for each other at the end of an evaluation."""
+    section, samples = _evaluated(federation, quick=quick)
+    engine.predict(state, samples)
+    cpu, wall = engine.cpu_seconds(), time.perf_counter()
+    engine.predict(state, samples)
+    wall, cpu = time.perf_counter() - wall, engine.cpu_seconds() - cpu
+    yield Row(section, "every client's accuracy, 2 workers", wall, "wall s")
+    yield Row(section, "share of that time in which a core is idle", 1 - cpu / 2 / wall, "")
+
+
+def _evaluated(federation: Federation, *, quick: bool) -> tuple[str, NDArray[np.int64]]:
+    samples = test_samples(federation)[: 1000 if quick else None]
+    return f"evaluation of {samples.size:,} test samples", samples

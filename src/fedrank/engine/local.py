@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrank.data import Federation
+from fedrank.engine.pool import rest, take_workers
 from fedrank.engine.process import Failure, WorkerPayload, WorkerProcess
 from fedrank.engine.task import EVALUATION_BATCH, Outcome, Predictions, Worker, one_thread
 from fedrank.errors import BallotError, ConfigError, FedrankWarning
@@ -166,13 +167,15 @@ class ProcessEngine(_Closing):
     def __init__(self, method: Method[Any], federation: Federation, workers: int, device: str) -> None:
         self.method = method
         self.federation = federation
-        self.workers: list[WorkerProcess] = []
+        self.device = device
         payload = WorkerPayload(method, federation, device)
+        self.workers = take_workers(workers)
         try:
             with payload.file:
-                while len(self.workers) < workers:
-                    self.workers.append(WorkerProcess(payload))
-                self._all("starting the workers", "cpu_seconds")  # start-up is not part of the first round
+                for worker in self.workers:
+                    worker.open(payload)
+                for worker in self.workers:
+                    worker.result()  # start-up is not part of the first round
         except BaseException:
             self.close()
             raise
@@ -215,9 +218,10 @@ class ProcessEngine(_Closing):
         return time.process_time() + float(sum(self._all("reading the CPU time", "cpu_seconds")))
 
     def close(self) -> None:
-        """Stop all worker processes."""
-        for worker in self.workers:
-            worker.close()
+        """Let the worker processes go. On a CPU they wait for the next run."""
+        while self.workers:
+            worker = self.workers.pop()
+            worker.close() if self.device != "cpu" else rest(worker)
 
     def _all(self, doing: str, name: str, *arguments: Any) -> list[Any]:
         for worker in self.workers:

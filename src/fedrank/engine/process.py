@@ -15,10 +15,13 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
+import time
 import traceback
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,6 +34,9 @@ from fedrank.data.federation import with_inputs
 from fedrank.engine.task import Worker
 from fedrank.errors import FedrankError, ModelError, TrainingError
 from fedrank.methods import Method
+
+OPEN, FORGET = "open", "forget"
+"""Calls about the payload; all others are methods of the worker."""
 
 
 @dataclass(frozen=True)
@@ -90,31 +96,48 @@ class WorkerPayload:
 
 
 class WorkerProcess:
-    """The parent's handle: sends one call at a time and receives its result."""
+    """The parent's handle: sends one call at a time and receives its result.
 
-    def __init__(self, payload: WorkerPayload) -> None:
+    A process can serve several payloads, one after the other.
+    """
+
+    def __init__(self) -> None:
+        self.started, self.path, self.directory = time.time(), list(sys.path), Path.cwd()
+        self.imported: list[str] = []
+        """The files of what the last payload imported, other than installed packages."""
         ours, theirs = socket.socketpair()
         environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path),
+            "PYTHONPATH": os.pathsep.join(entry or str(self.directory) for entry in self.path),
             "OMP_NUM_THREADS": "1",
         }
-        descriptors = (theirs.fileno(), payload.file.fileno())
         program = "from fedrank.engine.process import main; main()"
         self.process = subprocess.Popen(
             # -P: look for modules where the parent does, not in the current directory
-            [sys.executable, "-P", "-c", program, *map(str, (*descriptors, payload.offset))],
+            [sys.executable, "-P", "-c", program, str(theirs.fileno())],
             env=environment,
             stdin=subprocess.DEVNULL,
-            pass_fds=descriptors,
+            pass_fds=[theirs.fileno()],
             process_group=0,  # Ctrl-C is the parent's to handle
         )
         theirs.close()
         self.connection = Connection(ours.detach())
         self.doing = ""
+        self.busy = False
+
+    def open(self, payload: WorkerPayload) -> None:
+        """Send the worker its payload."""
+        self.call("starting the workers", OPEN, payload.offset)
+        send_handle(self.connection, payload.file.fileno(), self.process.pid)
+
+    def forget(self) -> None:
+        """Take its payload away again."""
+        self.call("stopping the workers", FORGET)
+        self.imported = self.result()
 
     def call(self, doing: str, name: str, *arguments: Any) -> None:
         """Call a method of the worker; `doing` describes the call in error messages."""
         self.doing = doing
+        self.busy = True
         try:
             send(self.connection, (name, arguments))
         except OSError as error:
@@ -126,6 +149,7 @@ class WorkerProcess:
             value = receive(self.connection)
         except (EOFError, OSError) as error:
             raise self._died() from error
+        self.busy = False
         if isinstance(value, Failure):
             raise value.error(self.doing)
         return value
@@ -145,7 +169,7 @@ class WorkerProcess:
         self.process.wait()
 
 
-def serve(connection: Connection, payload: int, offset: int) -> None:
+def serve(connection: Connection) -> None:
     """Serve the parent's calls until it closes the connection."""
     torch.set_num_threads(1)
     worker: Worker | None = None
@@ -154,12 +178,24 @@ def serve(connection: Connection, payload: int, offset: int) -> None:
             name, arguments = receive(connection)
         except EOFError:
             return
+        value: Any = None
         try:
-            worker = worker or WorkerPayload.receive(payload, offset)
-            value = getattr(worker, name)(*arguments)
+            if name == OPEN:
+                worker = WorkerPayload.receive(recv_handle(connection), *arguments)
+            elif name == FORGET:
+                worker, value = None, own_files()
+            else:
+                value = getattr(worker, name)(*arguments)
         except Exception as error:
             value = Failure.of(error)
         send(connection, value)
+
+
+def own_files() -> list[str]:
+    """Return the files of all modules that are neither built in nor installed."""
+    installed = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    files = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
+    return sorted(file for file in files if Path(file).is_file() and not file.startswith(tuple(installed)))
 
 
 def send(connection: Connection, value: Any) -> None:
@@ -194,7 +230,6 @@ def receive(connection: Connection) -> Any:
 
 
 def main() -> None:
-    """Run a worker process, given the file descriptors of its socket and payload, and an offset."""
-    connection, payload, offset = map(int, sys.argv[1:])
+    """Run a worker process, given the file descriptor of its socket."""
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent is gone
-        serve(Connection(connection), payload, offset)
+        serve(Connection(int(sys.argv[1])))

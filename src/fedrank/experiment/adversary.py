@@ -180,14 +180,19 @@ class Adversary:
         return dict(zip(malicious, updates, strict=True))
 
     def report(
-        self, method: Method[Any], round_number: int, collected: Any, validator: int, stage: Stage
+        self,
+        method: Method[Any],
+        round_number: int,
+        voters: Collection[int],
+        entropy: int,
+        validator: int,
+        stage: Stage,
     ) -> bytes:
-        """Return the lie that a malicious validator tells."""
+        """Return the lie that a malicious validator tells, given the entropy of all updates."""
         asks = measured_method(method)
         assert asks is not None
-        voters = sorted(collected.voters)
-        plan = TrialPlan.of(asks, round_number, len(voters), collected.entropy)
-        mine = np.array([voter in self.clients for voter in voters])
+        plan = TrialPlan.of(asks, round_number, len(voters), entropy)
+        mine = np.array([voter in self.clients for voter in sorted(voters)])
         lies = plan.lies(stage, validator, mine, push=self.lies == "push")
         return asks.inquiry(round_number).report(stage, validator, lies)
 

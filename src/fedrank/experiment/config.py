@@ -28,7 +28,14 @@ from fedrank.attacks import ATTACKS, Target, attack_named
 from fedrank.ballots import BallotFormat
 from fedrank.errors import ConfigError
 from fedrank.experiment.former_names import former_attack, former_method, renewed_attack, renewed_method
-from fedrank.experiment.sections import DataSection, LocalSection, NetworkSection, Section, checked, with_own_defaults
+from fedrank.experiment.sections import (
+    DataSection,
+    LocalSection,
+    NetworkSection,
+    Section,
+    checked,
+    with_own_defaults,
+)
 from fedrank.importing import imported_module
 from fedrank.parameters import did_you_mean, parameters_of
 

@@ -246,9 +246,8 @@ def panel_of(setup: RunSetup, engine: Engine, round_number: int, collected: Coll
         answers = engine.measure({validator: questions[validator] for validator in honest})
         for liar in liars:
             assert setup.adversary is not None
-            answers[liar] = setup.adversary.report(
-                setup.method, round_number, collected.messages, liar, stage
-            )
+            voters, entropy = collected.messages.voters, collected.messages.entropy
+            answers[liar] = setup.adversary.report(setup.method, round_number, voters, entropy, liar, stage)
         return answers
 
     return Panel(setup.validators(round_number, collected.messages), ask)

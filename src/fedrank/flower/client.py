@@ -62,16 +62,16 @@ class Voter:
         ballot = self.method.encode(received, learned.update, number)
         return Message(answer(ballot, learned.loss, len(self.train)), reply_to=message)
 
-    def report(self, question: bytes, number: int) -> bytes:
+    def report(self, message: Message) -> bytes:
         """Return what this validator says about candidates."""
+        question, number = read_question(message, QUESTION)
         workspace = _workspace(self.method.network, self.device)
         return measured(self.method, self.train, number, question, workspace)
 
     def measure(self, message: Message) -> Message:
         """Reply to a validator's question with a report."""
-        question, number = read_question(message, QUESTION)
         with one_thread():
-            report = self.report(question, number)
+            report = self.report(message)
         return Message(RecordDict({REPORT: as_record(report)}), reply_to=message)
 
     def assess(self, message: Message) -> Message:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from flwr.app import UserConfig
+from flwr.app import Message, UserConfig
 
 from fedrank.attacks import attack_named
 from fedrank.ballots.candidates import question_round, question_stage
@@ -23,6 +23,7 @@ from fedrank.experiment.own import shared_preprocess
 from fedrank.experiment.rounds import RunSetup, Schedule
 from fedrank.experiment.sections import DataSection
 from fedrank.flower.client import Voter
+from fedrank.flower.wire import QUESTION, read_question, rehearsed_entropy
 from fedrank.methods import FRL, ClientUpdate
 from fedrank.methods.frl import RoundInput
 
@@ -144,10 +145,11 @@ class Colluder(Voter):
         crafted = setup.adversary.craft(self.method, setup.federation, received, learned, honest, malicious)
         return ClientUpdate(crafted[number], own.loss)
 
-    def report(self, question: bytes, number: int) -> bytes:
+    def report(self, message: Message) -> bytes:
         """Lie for the malicious clients, as in a local run where everyone votes."""
         setup = self.setup
         assert setup.adversary is not None
-        round_number = question_round(question)
-        voters = setup.select(round_number)
-        return setup.adversary.report(self.method, round_number, voters, number, question_stage(question))
+        question, number = read_question(message, QUESTION)
+        round_number, stage = question_round(question), question_stage(question)
+        voters, entropy = setup.select(round_number), rehearsed_entropy(message)
+        return setup.adversary.report(self.method, round_number, voters, entropy, number, stage)

@@ -33,6 +33,7 @@ from fedrank.flower.wire import (
     question,
     read_answer,
     read_report,
+    rehearsal,
 )
 from fedrank.methods import FRL
 from fedrank.methods.frl import FRLState
@@ -56,6 +57,12 @@ class OpenRound:
     upload_bytes: int = 0
     losses: dict[int, float] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def entropy(self) -> int:
+        """The sum of the ballots' digests."""
+        assert isinstance(self.messages, BallotStore)
+        return self.messages.entropy
 
     @property
     def votes(self) -> int:
@@ -216,10 +223,8 @@ class RankVote(Strategy):
         """Draw the validators of a round from the clients that are online."""
         if self.method.measuring is None:
             return ()
-        assert isinstance(opened.messages, BallotStore)
         count, seed = self.method.measuring.validators, self.method.network.seed
-        clients = list(self._askable())
-        return draw_validators(clients, count, seed, opened.state.round, opened.messages.entropy)
+        return draw_validators(list(self._askable()), count, seed, opened.state.round, opened.entropy)
 
     def _ask(self, grid: Grid, questions: Mapping[int, bytes]) -> dict[int, bytes]:
         """Send validators their questions; return the reports of those who answer."""
@@ -227,7 +232,7 @@ class RankVote(Strategy):
         clients = {nodes[client]: client for client in questions if client in nodes}
         messages = [
             Message(
-                question(as_record(questions[client]), client, ConfigRecord(), QUESTION),
+                question(as_record(questions[client]), client, self._hint(client), QUESTION),
                 node,
                 f"{MessageType.EVALUATE}.{MEASURE}",
                 ttl=self.deadline + CLOCKS,
@@ -243,6 +248,11 @@ class RankVote(Strategy):
             except BallotError as error:
                 self._no_report(node, f"sent an illegal report: {error}", illegal=True)
         return {client: reports[client] for client in questions if client in reports}
+
+    def _hint(self, client: int) -> ConfigRecord:
+        """Return what a rehearsed attack takes a validator to know."""
+        lies = self.adversary is not None and client in self.adversary.clients
+        return rehearsal(self._open.entropy) if lies else ConfigRecord()
 
     def _no_report(self, node: int, reason: str, *, illegal: bool = False) -> None:
         logger.warning("No report from node %d: it %s", node, reason)

@@ -14,6 +14,7 @@ BROADCAST, BALLOT, CONFIG, METRICS = "broadcast", "ballot", "config", "metrics"
 QUESTION, REPORT, MEASURE = "question", "report", "measure"
 NUMBER = "client-number"
 LOSS, EXAMPLES, ACCURACY = "train-loss", "num-examples", "accuracy"
+ENTROPY = "entropy"
 STYPE = "fedrank.wire"
 LARGEST_LOSS = 1000.0
 
@@ -46,6 +47,16 @@ def read_question(message: Message, name: str = BROADCAST) -> tuple[bytes, int]:
     if not isinstance(number, bytes):
         raise BallotError("the question contains no client number")
     return from_record(content.array_records[name]), int.from_bytes(number, "little")
+
+
+def rehearsal(entropy: int) -> ConfigRecord:
+    """Return what the server of a rehearsed attack tells malicious validators, who are to know the trials."""
+    return ConfigRecord({ENTROPY: str(entropy)})
+
+
+def rehearsed_entropy(message: Message) -> int:
+    """Return the entropy of a round's ballots; 0 if the server rehearses no attack and so does not say."""
+    return int(str(message.content.config_records[CONFIG].get(ENTROPY, 0)))
 
 
 def answer(ballot: bytes, loss: float, examples: int) -> RecordDict:
