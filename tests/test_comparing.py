@@ -31,8 +31,9 @@ def net(seed: int = 1) -> fedrank.Supernetwork:
 
 
 def compare(methods: object, data: object = clients, **options: object) -> fedrank.Comparison:
-    settings = {"rounds": 2, "clients_per_round": 4, "seeds": 2, "workers": 1, "progress": False, **options}
-    return fedrank.compare(methods, data, **settings)  # type: ignore[arg-type]
+    numbers = {"rounds": 2, "clients_per_round": 4, "seeds": 2, "workers": 1}
+    settings = {"clients": data, "progress": False, **numbers, **options}
+    return fedrank.compare(methods, **settings)  # type: ignore[arg-type]
 
 
 def accuracies(comparison: fedrank.Comparison) -> list[float]:
@@ -159,12 +160,13 @@ def test_a_run_that_fails_does_not_throw_away_the_others(caplog: pytest.LogCaptu
 @pytest.mark.parametrize(
     ("methods", "options", "complaint"),
     [
-        ({}, {}, "methods must be a dictionary"),
-        (fedrank.FRL(net()), {}, "methods must be a dictionary"),
-        ({"": fedrank.FRL(net())}, {}, "methods must be a dictionary"),
-        ({"FRL": net()}, {}, r"methods\['FRL'\] must be a method, such as .*, got Supernetwork"),
+        ({}, {}, r"methods must be a dict from names to methods, got \{\}"),
+        ([fedrank.FRL(net())], {}, "methods must be a dict from names to methods, got a list"),
+        (fedrank.FRL(net()), {}, "methods must be a dict from names to methods, got a FRL"),
+        ({"": fedrank.FRL(net())}, {}, "methods must have strings as names, got ''"),
+        ({"FRL": net()}, {}, r"methods\['FRL'\] must be a method, such as .*, got .*Supernetwork"),
         ({"FRL": nn.Linear(6, 3)}, {}, r"methods\['FRL'\] must be a method, such as .*, got Linear"),
-        ({"FRL": lambda seed: None}, {}, r"methods\['FRL'\] must be a method, .*, got NoneType"),
+        ({"FRL": lambda seed: None}, {}, r"methods\['FRL'\] must be a method, .*, got None"),
         ({"FRL": lambda seed: 1 / 0}, {}, r"methods\['FRL'\] failed: ZeroDivisionError"),
         ({"FRL": lambda seed: fedrank.FRL(net())}, {}, "networks of the same seed for two seeds"),
         ({"A": fedrank.FedAvg(nn.Linear(6, 3), seed=1)}, {}, "do not follow from a seed. Pass a function"),
@@ -172,8 +174,13 @@ def test_a_run_that_fails_does_not_throw_away_the_others(caplog: pytest.LogCaptu
         ({"FRL": fedrank.FRL(net())}, {"seeds": 0}, "seeds must be at least 1"),
         ({"FRL": fedrank.FRL(net())}, {"seeds": [1, 1]}, "seeds has 1 twice"),
         ({"FRL": fedrank.FRL(net())}, {"clients_per_round": 40}, "FRL, seed=0: clients_per_round is 40"),
+        ({"FRL": fedrank.FRL(net())}, {"clients": "c"}, "expected a federation of clients, got str"),
         ({"FRL": fedrank.FRL(net())}, {"rounds": 0}, "rounds must be at least 1"),
-        ({"FRL": fedrank.FRL(net())}, {"adversary": "mirror"}, "adversary must be a dictionary"),
+        (
+            {"FRL": fedrank.FRL(net())},
+            {"adversary": "mirror"},
+            "adversary must be a dict from names to adversaries, got 'mirror'",
+        ),
         ({"FRL": fedrank.FRL(net())}, {"adversary": {"a": "mirror"}}, r"adversary\['a'\] must be an Adv"),
         (
             {"FRL": fedrank.FRL(net())},

@@ -100,3 +100,23 @@ def test_train_warns_once_and_only_rankings_are_diagnosed(digits: Federation) ->
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fedrank.train(fedrank.FedAvg(few, seed=1), digits, **options)
+
+
+def test_probabilities_have_a_warning_of_their_own(digits: Federation) -> None:
+    (warning,) = diagnosed(digits, nn.Sequential(GOOD, nn.Softmax(dim=1))).warnings
+    assert "after a softmax, but the loss expects logits" in warning
+
+
+@pytest.mark.parametrize(("keep", "advised"), [(0.5, True), (0.8, False)])
+def test_a_weak_signal_is_not_helped_by_what_is_done_already(
+    digits: Federation, keep: float, advised: bool
+) -> None:
+    (warning,) = fedrank.diagnose(fedrank.supernetwork(relu_layers(16), seed=1, keep=keep), digits).warnings
+    assert "the signal is weak" in warning
+    assert ("keep=0.8" in warning) == advised
+
+
+def test_local_training_is_checked(digits: Federation) -> None:
+    net = fedrank.supernetwork(GOOD, seed=1)
+    with pytest.raises(fedrank.FedrankError, match=r"local must be a LocalTraining, .* got \{'epochs': 2\}"):
+        fedrank.diagnose(net, digits, {"epochs": 2})  # type: ignore[arg-type]

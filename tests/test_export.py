@@ -295,3 +295,5 @@ def test_a_model_with_its_preprocessing_takes_inputs_as_they_are(shape):
     made = portable(torch.from_numpy(inputs)).numpy()
     np.testing.assert_allclose(made, network(torch.from_numpy(preprocess(inputs))).numpy(), atol=1e-6)
     assert set(portable.state_dict()) == {"factor", "shift"}
+    doubled = portable(torch.from_numpy(inputs.astype(np.float64)))
+    assert torch.equal(doubled, torch.from_numpy(made))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "fedrank"
-LEAVES = {"errors", "importing", "parameters", "processor", "randomness"}
+LEAVES = {"arguments", "errors", "importing", "parameters", "processor", "randomness"}
 """Single modules that every room may use."""
 BELOW = {
     "rank": set[str](),

@@ -153,7 +153,7 @@ def test_a_broken_attack_is_named(digits: Federation) -> None:
     ("make", "complaint"),
     [
         (lambda: fedrank.Adversary("mirror"), "needs either clients or a share"),
-        (lambda: fedrank.Adversary("mirror", {1}, share=0.2), "needs either clients or a share"),
+        (lambda: fedrank.Adversary("mirror", {1}, share=0.2), "pass either clients or share, not both"),
         (lambda: fedrank.Adversary("mirror", share=20), "share must be more than 0 and less than 1, got 20"),
         (lambda: fedrank.Adversary("mirro", {1}), "did you mean 'mirror'"),
         (lambda: fedrank.Adversary(7, {1}), "expected an attack, its name or a function, got 7"),
@@ -165,8 +165,30 @@ def test_a_broken_attack_is_named(digits: Federation) -> None:
         (lambda: fedrank.LocalTraining(epochs=0), "epochs must be at least 1, got 0"),
         (lambda: fedrank.LocalTraining(learning_rate=-1), "learning_rate must be more than 0, got -1"),
         (lambda: fedrank.LocalTraining(learning_rate=float("nan")), "learning_rate must be more than 0"),
-        (lambda: fedrank.LocalTraining(momentum=1), "momentum must be at least 0 and below 1, got 1"),
+        (lambda: fedrank.LocalTraining(momentum=1), "momentum must be at least 0 and less than 1, got 1"),
         (lambda: fedrank.LocalTraining(batch_size=0), "batch_size must be at least 1, got 0"),
+        (lambda: fedrank.LocalTraining(epochs=1.5), "epochs must be a whole number, got 1.5"),
+        (lambda: fedrank.LocalTraining(epochs=2.0), "epochs must be a whole number, got 2.0"),
+        (lambda: fedrank.LocalTraining(batch_size=2.5), "batch_size must be a whole number, got 2.5"),
+        (lambda: fedrank.LocalTraining(learning_rate="0.1"), "learning_rate must be a number, got '0.1'"),
+        (lambda: fedrank.LocalTraining(balanced="no"), "balanced must be True or False, got 'no'"),
+        (lambda: fedrank.FRL(net(), {"epochs": 2}), "local must be a LocalTraining, .* got {'epochs': 2}"),
+        (lambda: fedrank.FRL(net(), ballots=None), "ballots must be a ballot format, .* got None"),
+        (lambda: fedrank.FRL(net(), memory=-1), "memory must be at least 1, got -1"),
+        (lambda: fedrank.FRL(net(), memory="1G"), "memory must be a whole number, got '1G'"),
+        (lambda: fedrank.FRL(net(), assumed_malicious=2.0), "assumed_malicious must be a share .* got 2.0"),
+        (lambda: fedrank.FRL(net(), assumed_malicious=0.9), "assumed_malicious must be a share .* got 0.9"),
+        (lambda: fedrank.FedAvg(net(), assumed_malicious=-1), "assumed_malicious must be a share .* got -1"),
+        (lambda: fedrank.FedAvg(nn.Linear, seed=7), r"got the class Linear: pass an object, .* Linear\(\)"),
+        (lambda: fedrank.FedAvg(None, seed=7), "expected a torch module, got None"),
+        (lambda: fedrank.TopK(net(), share=3), "share must be more than 0 and at most 1, got 3"),
+        (lambda: fedrank.supernetwork(nn.Linear, seed=7), "got the class Linear: pass an object"),
+        (lambda: fedrank.supernetwork(None, seed=7), "expected a torch module, got None"),
+        (lambda: fedrank.supernetwork(MODEL, seed=7, fix="yes"), "fix must be True or False, got 'yes'"),
+        (lambda: fedrank.supernetwork(MODEL, seed=7, keep="0.5"), "keep must be a number, got '0.5'"),
+        (lambda: fedrank.Adversary("mirror", share="20%"), "share must be a number, got '20%'"),
+        (lambda: fedrank.Adversary("mirror", {1}, params=[1]), r"params must be a dict .* got \[1\]"),
+        (lambda: fedrank.Adversary("mirror", {1}, redraw=1), "redraw must be True or False, got 1"),
         (lambda: net(seed=None), "seed must be a whole number .*, got None"),
         (lambda: net(seed=1.5), "seed must be a whole number .*, got 1.5"),
         (lambda: fedrank.supernetwork(MODEL, seed=1, keep=1.5), "keep must be more than 0 and at most 1"),
@@ -181,9 +203,17 @@ def test_arguments_are_checked_where_they_are_given(make: Callable, complaint: s
     ("options", "complaint"),
     [
         ({"adversary": ("scaled", {1})}, "the attack 'scaled' targets weights, but FRL sends rankings"),
-        ({"adversary": ("mirror", {1, 99})}, "unknown client 99: the numbers end with 29"),
-        ({"device": "abacus"}, "the device 'abacus' is not available"),
+        ({"adversary": ("mirror", {1, 99})}, "unknown client 99: clients are numbered 0 to 29"),
+        ({"device": "abacus"}, "device must be 'cpu' or 'cuda', got 'abacus'"),
+        ({"device": "gpu"}, "device must be 'cpu' or 'cuda', got 'gpu'"),
+        ({"device": None}, "device must be 'cpu' or 'cuda', got None"),
         ({"workers": 0}, "workers must be at least 1, got 0"),
+        ({"workers": 1.5}, "workers must be a whole number, got 1.5"),
+        ({"adversary": ("mirror", set())}, "the adversary has no clients"),
+        ({"callbacks": [print]}, "callbacks must contain objects of fedrank.Callback, .* as on_round"),
+        ({"callbacks": [fedrank.EarlyStopping]}, r"got the class EarlyStopping: pass EarlyStopping\(\)"),
+        ({"callbacks": fedrank.EarlyStopping()}, "callbacks must be a list of callbacks"),
+        ({"on_round": 3}, "on_round must be a function of a round, got 3"),
     ],
 )
 def test_what_the_command_line_checks_is_checked(
@@ -196,8 +226,21 @@ def test_what_the_command_line_checks_is_checked(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("method", ["frl", net(), fedrank.FRL])
+def test_what_is_no_method_is_refused(digits: Federation, method: object) -> None:
+    with pytest.raises(fedrank.FedrankError, match=r"method must be a method, such as fedrank\.FRL"):
+        quick(digits, method)
+
+
+def test_an_adversary_by_its_name_and_a_number_for_a_directory_are_refused(digits: Federation) -> None:
+    with pytest.raises(fedrank.FedrankError, match=r"adversary must be an Adversary, .* got 'mirror'"):
+        quick(digits, fedrank.FRL(net()), adversary="mirror")
+    with pytest.raises(fedrank.FedrankError, match="out must be a path, got 5"):
+        quick(digits, fedrank.FRL(net()), out=5)
+
+
 def test_a_share_that_is_nobody_is_refused(digits: Federation) -> None:
-    with pytest.raises(fedrank.FedrankError, match=r"a share of 0\.01 of 30 clients is not one client"):
+    with pytest.raises(fedrank.FedrankError, match=r"share=0\.01 of 30 clients is less than one client"):
         quick(digits, fedrank.FRL(net()), adversary=fedrank.Adversary("mirror", share=0.01))
 
 

@@ -89,8 +89,10 @@ def test_ctrl_c_returns_the_best_so_far(digits: Federation, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"budget": 15}, "budget must be at least 16 rounds, got 15"),
+        ({"budget": 15}, "budget must be at least 16, got 15"),
         ({"clients_per_round": 1000}, "clients_per_round is 1000, but only"),
+        ({"budget": "a"}, "budget must be a whole number, got 'a'"),
+        ({"workers": 1.5}, "workers must be a whole number, got 1.5"),
         ({"workers": 0}, "workers must be at least 1, got 0"),
         ({"seed": -1}, "seed must be"),
     ],

@@ -6,32 +6,34 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import nn
 
-from fedrank.data import Federation
-from fedrank.errors import ConfigError, FedrankError, ModelError, RunError
+from fedrank.arguments import kind_of, shown
+from fedrank.data import Federation, check_federation
+from fedrank.errors import ConfigError, FedrankError, RunError
 from fedrank.experiment.adversary import Adversary
 from fedrank.experiment.description import Description
 from fedrank.experiment.environment import describe
 from fedrank.experiment.grid import check_distinct, whole_seeds
 from fedrank.experiment.records import CellResult, UnfinishedCell
 from fedrank.experiment.results import finished_cell
-from fedrank.experiment.rounds import RunSetup, Schedule, check_fit
+from fedrank.experiment.rounds import RunSetup, Schedule
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.runner import record_of, summarize
 from fedrank.experiment.sweep import RUNS, SEED, folder_name, make_folder
-from fedrank.methods import Method
-from fedrank.nn import Supernetwork
+from fedrank.methods import Method, check_method
+from fedrank.nn import Supernetwork, check_fit
 from fedrank.parameters import named_failure
 from fedrank.report.comparison import Comparison
 from fedrank.report.terminal import stderr_console
 from fedrank.run import Run
 from fedrank.training import train
 
+NAMED = {"methods": "methods", "adversary": "adversaries"}
 METHOD, ADVERSARY = "method", "adversary"
 """The coordinates of a comparison, beside the seed."""
 
@@ -96,9 +98,12 @@ def compare(
 
 
 def _named(owner: str, things: Any) -> Mapping[str, Any]:
-    named = isinstance(things, Mapping) and all(isinstance(name, str) and name for name in things)
-    if not (named and things):
-        raise ConfigError(f"{owner} must be a dictionary with a name for each, got {things!r}")
+    if not isinstance(things, Mapping) or not things:
+        got = shown(things) if isinstance(things, str | dict) else kind_of(things)
+        raise ConfigError(f"{owner} must be a dict from names to {NAMED[owner]}, got {got}")
+    for name in things:
+        if not (isinstance(name, str) and name):
+            raise ConfigError(f"{owner} must have strings as names, got {name!r}")
     found: Mapping[str, Any] = things
     return found
 
@@ -181,8 +186,10 @@ class _Plan:
             with torch.random.fork_rng(devices=[]), named_failure(owner):
                 torch.manual_seed(seed)
                 made = given(seed)
-            return _checked(owner, made)
-        method: Any = _checked(owner, given)
+            check_method(made, owner)
+            return cast("Method[Any]", made)
+        check_method(given, owner)
+        method: Any = given
         if not isinstance(method.network, Supernetwork):
             raise ConfigError(
                 f"{owner} has weights that do not follow from a seed. Pass a function of the seed, such as "
@@ -193,20 +200,12 @@ class _Plan:
 
     def federation(self, seed: int) -> Federation:
         """Return the clients as they are with a seed."""
-        if not callable(self.clients):
-            return self.clients
-        with named_failure("clients"):
-            return self.clients(seed)
-
-
-def _checked(owner: str, method: Any) -> Method[Any]:
-    if not (hasattr(method, "client_update") and hasattr(method, "network")):
-        raise ModelError(
-            f"{owner} must be a method, such as fedrank.FRL(net), or a function that returns one, "
-            f"got {type(method).__name__}"
-        )
-    found: Method[Any] = method
-    return found
+        clients = self.clients
+        if callable(clients):
+            with named_failure("clients"):
+                clients = clients(seed)
+        check_federation(clients)
+        return clients
 
 
 def _train_all(

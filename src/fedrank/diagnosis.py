@@ -8,16 +8,18 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from rich.console import Group
 from rich.text import Text
+from torch import Tensor
 
+from fedrank.arguments import check_kind
 from fedrank.data import Federation, Samples, check_federation
 from fedrank.errors import DataError, FedrankWarning, ModelError
-from fedrank.experiment.rounds import check_fit
 from fedrank.methods import FRL, Method
-from fedrank.nn import LocalTraining, Supernetwork, check_supernetwork
-from fedrank.nn.signals import LayerSignal, layer_signals
+from fedrank.nn import LocalTraining, Supernetwork, check_fit, check_supernetwork
+from fedrank.nn.signals import LayerSignal, layer_signals, spread
 from fedrank.report.text_table import TextTable, plain_text
 from fedrank.report.words import plural
 
@@ -27,6 +29,8 @@ OFF_CENTER = 0.3
 """Means of inputs, in deviations: from here on, centering helps."""
 WEAK, STRONG = 0.1, 10.0
 """Spreads of the outputs. Most models learned well from 0.1 to 4.4, few below, and none from 11 on."""
+ENOUGH = 0.8
+"""The share of the edges from which keeping more no longer helps."""
 FEW_EDGES = 5_000
 FEW_STEPS = 5
 
@@ -130,14 +134,16 @@ def diagnose(net: Supernetwork, clients: Federation, local: LocalTraining | None
     """
     check_supernetwork(net)
     check_federation(clients)
-    local = local or LocalTraining()
+    local = LocalTraining() if local is None else local
+    check_kind("local", local, LocalTraining, "a LocalTraining, such as LocalTraining(epochs=2)")
     if clients.voters.size == 0:
         raise DataError("no client has training data")
+    batch = _batch(clients)
     try:
         check_fit(net.subnetwork(net.initial_ranking), clients)
+        layers, logits = layer_signals(net, batch)
     except ModelError as error:
         raise ModelError(f"the model {error}") from error
-    batch = _batch(clients)
     prepared = batch.preprocess(batch.inputs)
     inputs = InputFacts(
         *(
@@ -152,10 +158,8 @@ def diagnose(net: Supernetwork, clients: Federation, local: LocalTraining | None
     )
     counts = np.array([clients.clients[client].train.size for client in clients.voters])
     samples, steps = Counts.of(counts), Counts.of(local.epochs * -(-counts // local.batch_size))
-    layers, outputs = layer_signals(net, batch)
-    return Diagnosis(
-        layers, outputs, inputs, samples, steps, tuple(_warnings(layers, outputs, inputs, steps))
-    )
+    found = Diagnosis(layers, spread(logits), inputs, samples, steps, ())
+    return replace(found, warnings=tuple(_warnings(found, net.keep, softmax=_are_shares(logits))))
 
 
 def warn(method: Method[Any], clients: Federation) -> None:
@@ -176,10 +180,14 @@ def _batch(clients: Federation) -> Samples:
     return Samples(inputs, labels, parts[0].preprocess)
 
 
-def _warnings(
-    layers: tuple[LayerSignal, ...], outputs: float, inputs: InputFacts, steps: Counts
-) -> Iterator[str]:
+def _are_shares(logits: Tensor) -> bool:
+    """Return whether every row is a distribution, as after a softmax."""
+    return bool((logits >= 0).all() and torch.allclose(logits.sum(dim=1), torch.ones(len(logits)), atol=1e-4))
+
+
+def _warnings(found: Diagnosis, keep: float, *, softmax: bool) -> Iterator[str]:
     """Yield what has been measured to hinder training (docs/low-accuracy.md), with a remedy."""
+    inputs, outputs = found.inputs, found.outputs
     if inputs.deviation == 0:
         yield f"all inputs are {inputs.mean:.3g}, so nothing can be learned: check how the data is loaded"
         return
@@ -188,26 +196,31 @@ def _warnings(
             f"the inputs are not centered (mean {inputs.mean:.3g}, deviation {inputs.deviation:.3g}): "
             "subtract the mean of the training data and divide by its deviation"
         )
-    if outputs < WEAK:
+    if softmax:
+        yield (
+            "the model's outputs are shares that sum to 1, as after a softmax, but the loss expects logits: "
+            "remove the softmax from the model"
+        )
+    elif outputs < WEAK:
+        edges = "" if keep >= ENOUGH else f"keep at least {ENOUGH:.0%} of the edges (keep={ENOUGH}), "
         yield (
             f"the signal is weak: outputs differ by only {outputs:.2g} from sample to sample. Standardize "
-            "the inputs, flatten instead of pooling whole images, use ReLU, keep at least 80% of the edges "
-            "(keep=0.8), or put normalization between the layers"
+            f"the inputs, flatten instead of pooling whole images, use ReLU, {edges}"
+            "or put normalization between the layers"
         )
     elif outputs > STRONG:
         yield (
             f"the signal explodes: outputs differ by {outputs:.2g} from sample to sample. "
             "Standardize the inputs, or put normalization between the layers"
         )
-    edges = sum(layer.edges for layer in layers)
-    if edges < FEW_EDGES:
+    if found.edges < FEW_EDGES:
         yield (
-            f"the network has only {edges:,} edges, and subnetworks of fewer than {FEW_EDGES:,} learn less: "
-            "make the layers wider"
+            f"the network has only {found.edges:,} edges, and subnetworks of fewer than {FEW_EDGES:,} learn "
+            "less: make the layers wider"
         )
-    if steps.median < FEW_STEPS:
+    if found.steps.median < FEW_STEPS:
         yield (
-            f"half of the clients take {plural(steps.median, 'step')} per round or fewer: "
+            f"half of the clients take {plural(found.steps.median, 'step')} per round or fewer: "
             "use more local epochs or smaller batches, for at least 5"
         )
 

@@ -64,6 +64,8 @@ class WithPreprocessing(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the logits for inputs as they are stored, such as pixels from 0 to 255."""
         shape = self.channel_shape(inputs.ndim)
+        if inputs.is_floating_point():
+            inputs = inputs.to(self.factor.dtype)  # arrays of NumPy have 64 bits
         logits: Tensor = self.network(inputs * self.factor.reshape(shape) - self.shift.reshape(shape))
         return logits
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,19 +12,21 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from fedrank.arguments import check_kind, shown, whole_number
 from fedrank.callbacks import Callback
 from fedrank.data import Federation, check_federation
 from fedrank.diagnosis import warn
-from fedrank.engine import local_engine, suitable_workers, unavailable
+from fedrank.engine import check_device, local_engine, suitable_workers
 from fedrank.errors import ConfigError, ModelError, RunError
 from fedrank.experiment.adversary import Adversary
 from fedrank.experiment.description import Description
 from fedrank.experiment.environment import describe
 from fedrank.experiment.interrupt import Interrupt
-from fedrank.experiment.rounds import Round, RunSetup, Schedule, check_fit, run_rounds
+from fedrank.experiment.rounds import Round, RunSetup, Schedule, run_rounds
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.experiment.runner import save_round
-from fedrank.methods import Method
+from fedrank.methods import Method, check_method
+from fedrank.nn import check_fit
 from fedrank.report.page import REPORT, own_report
 from fedrank.report.terminal import RunProgress, stderr_console
 from fedrank.run import Origin, Run, read_run
@@ -68,6 +71,9 @@ def train(
     was interrupted.
     """
     _check_machine(workers, device)
+    _check_callbacks(callbacks, on_round)
+    check_kind("out", out, str | os.PathLike | None, "a path")
+    check_method(method)
     check_federation(clients)
     schedule = Schedule(rounds, clients_per_round, evaluate_every)
     setup = RunSetup.of(method, clients, schedule, adversary)
@@ -94,10 +100,24 @@ def train(
 
 
 def _check_machine(workers: int | None, device: str) -> None:
-    if workers is not None and workers < 1:
-        raise ConfigError(f"workers must be at least 1, got {workers}")
-    if reason := unavailable(device):
-        raise ConfigError(f"the device {device!r} is not available: {reason}")
+    if workers is not None:
+        whole_number("workers", workers, least=1)
+    check_device(device)
+
+
+def _check_callbacks(callbacks: Any, on_round: Any) -> None:
+    if isinstance(callbacks, Callback) or not isinstance(callbacks, Sequence):
+        raise ConfigError(f"callbacks must be a list of callbacks, got {shown(callbacks)}")
+    for callback in callbacks:
+        if isinstance(callback, type):
+            name = callback.__name__
+            raise ConfigError(f"callbacks must contain objects, got the class {name}: pass {name}()")
+        if not isinstance(callback, Callback):
+            raise ConfigError(
+                f"callbacks must contain objects of fedrank.Callback, got {shown(callback)}; "
+                "pass a function as on_round"
+            )
+    check_kind("on_round", on_round, Callable, "a function of a round")
 
 
 class _Function(Callback):

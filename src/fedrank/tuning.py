@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from fedrank.arguments import whole_number
 from fedrank.data import Client, Federation, check_federation
-from fedrank.data.arrays import whole_number
 from fedrank.engine import local_engine, suitable_workers
 from fedrank.errors import ConfigError, ModelError, TrainingError
 from fedrank.experiment.interrupt import Interrupt
-from fedrank.experiment.rounds import Round, RunSetup, Schedule, check_fit, run_rounds
+from fedrank.experiment.rounds import Round, RunSetup, Schedule, run_rounds
 from fedrank.methods import FRL
-from fedrank.nn import LocalTraining, Supernetwork, check_supernetwork
+from fedrank.nn import LocalTraining, Supernetwork, check_fit, check_supernetwork
 from fedrank.randomness import Purpose, keyed_generator
 from fedrank.report.terminal import RunProgress, stderr_console
 from fedrank.report.text_table import TextTable, plain_text
@@ -131,11 +131,10 @@ def tune(
     """
     check_supernetwork(net)
     check_federation(clients)
-    if budget < UNITS:
-        raise ConfigError(f"budget must be at least {UNITS} rounds, got {budget}")
+    budget = whole_number("budget", budget, least=UNITS)
     seed = whole_number("seed", net.seed if seed is None else seed)
-    if workers is not None and workers < 1:
-        raise ConfigError(f"workers must be at least 1, got {workers}")
+    if workers is not None:
+        whole_number("workers", workers, least=1)
     try:
         check_fit(net.subnetwork(net.initial_ranking), clients)
     except ModelError as error:

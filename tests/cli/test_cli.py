@@ -289,7 +289,7 @@ def test_a_real_write_error_stops_the_run_and_keeps_the_checkpoint(finished: Pat
             ["run", "--preset", "digits", "--set", "data.partition=iid", "--set", "data.clients=900"],
             "there are no test samples",
         ),
-        (["run", "--preset", "digits", "--device", "abacus"], "--device abacus is not available"),
+        (["run", "--preset", "digits", "--device", "abacus"], "device must be 'cpu' or 'cuda', got 'abacus'"),
         (["run", "--preset", "mnist", "--data-dir", "nowhere"], "fedrank data get mnist"),
         (["run", "--preset", "digits", "--out", "."], "nothing was overwritten"),
         (["run", "--preset", "digits", "--workers", "0"], "0 is not in the range"),
@@ -301,7 +301,7 @@ def test_a_real_write_error_stops_the_run_and_keeps_the_checkpoint(finished: Pat
         (["data", "show", "digits", "--clients", "0"], "data.clients = 0"),
         (["data", "show", "digits", "--partition", "alphabet"], "data.partition"),
         (["plot", "."], "not a run directory"),
-        (["run", "--preset", "digits", "--device", "meta"], "--device meta is not available"),
+        (["run", "--preset", "digits", "--device", "meta"], "device must be 'cpu' or 'cuda', got 'meta'"),
     ],
 )
 def test_mistakes_end_in_a_sentence_and_exit_code_2(

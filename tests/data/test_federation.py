@@ -114,6 +114,7 @@ def test_without_augmentation_the_images_are_not_copied() -> None:
             "50 inputs but 40",
         ),
         ({"inputs": INPUTS[0, 0]}, "no inputs"),
+        ({"labels": None}, "labels must be an array, got None; for a PyTorch or Hugging Face data set"),
         ({"clients": 101}, "only 100 samples"),
         ({"clients": 0}, "clients must be at least 1, got 0"),
         ({"inputs": INPUTS[:0], "labels": LABELS[:0]}, "data set is empty"),

@@ -283,16 +283,16 @@ SHORT = {"inputs": "i", "labels": "l"}
         ({"a": lambda: missing}, {}, "client a: .* returned a function"),
         ({"a": (X[:0], Y[:0])}, {}, "the data set is empty"),
         ({1: (X, Y)}, {}, "name must be a string, got 1; pass a list"),
-        ({"7": (X, Y)}, {}, "'7' is no name for a client"),
-        ({" ": (X, Y)}, {}, "' ' is no name"),
-        ({"a\n": (X, Y)}, {}, "is no name"),
+        ({"7": (X, Y)}, {}, "'7' cannot be a client's name, because .* use .* 'client-7'"),
+        ({" ": (X, Y)}, {}, "' ' cannot be a client's name"),
+        ({"a\n": (X, Y)}, {}, "cannot be a client's name"),
         (CLIENTS, {"test": {"noth": (X, Y)}}, "test: unknown client 'noth'; did you mean 'north'"),
         (CLIENTS, {"test": [(X, Y)]}, "test must be a tuple"),
         ([(X, Y)], {"test": {"a": (X, Y)}}, "the clients have no names; pass a list"),
         (CLIENTS, {"test": (X, Y[1:])}, "the global test set: got 20 inputs but 19 labels"),
         (CLIENTS, {"test": {"north": (X, Y[1:])}}, "the test data of client north: got 20 inputs"),
         (CLIENTS, {"test_share": 1.5}, "test_share must be at least 0 and less than 1, got 1.5"),
-        (CLIENTS, {"test_share": "a"}, "test_share must be at least 0 and less than 1, got 'a'"),
+        (CLIENTS, {"test_share": "a"}, "test_share must be a number, got 'a'"),
         (CLIENTS, {"seed": None}, "seed must be a whole number, got None"),
         (CLIENTS, {"seed": -1}, "seed must be at least 0, got -1"),
         (CLIENTS, {"preprocess": "standardise"}, "preprocess must be 'standardize', None or a Preprocess"),
@@ -345,12 +345,31 @@ def test_a_federation_is_short_to_look_at() -> None:
     assert len(many._repr_html_()) < 1500
 
 
+def test_clients_are_found_by_name_and_by_number() -> None:
+    clients = fedrank.federation(CLIENTS)
+    assert "south" in clients
+    assert "nort" not in clients
+    assert clients["south"] is clients[1] is clients.clients[1]
+    assert clients[1] in clients
+    with pytest.raises(DataError, match="unknown client 'nort'; did you mean 'north'"):
+        clients["nort"]
+    with pytest.raises(DataError, match="unknown client 3: clients are numbered 0 to 2"):
+        clients[3]
+
+
+def test_a_generator_of_clients_is_as_good_as_a_list() -> None:
+    made = fedrank.federation(pair for pair in CLIENTS.values())
+    listed = fedrank.federation(list(CLIENTS.values()))
+    assert repr(made) == repr(listed)
+    assert np.array_equal(made.dataset.inputs, listed.dataset.inputs)
+
+
 def test_unknown_clients_are_named() -> None:
     clients = fedrank.federation(CLIENTS)
     assert clients.number_of("south") == 1
     with pytest.raises(DataError, match="unknown client 'nort'; did you mean 'north'"):
         clients.train_samples("nort")
-    with pytest.raises(DataError, match="unknown client 3: the numbers end with 2"):
+    with pytest.raises(DataError, match="unknown client 3: clients are numbered 0 to 2"):
         clients.train_samples(3)
     with pytest.raises(DataError, match="have no names"):
         fedrank.federation([CLIENTS["north"]]).train_samples("north")

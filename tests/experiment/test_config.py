@@ -91,9 +91,9 @@ def test_settings_are_laid_over_a_preset() -> None:
         ("method.vote=bord", "unknown rule 'bord'; did you mean 'borda'?"),
         (
             "method.assumed_malicious=0.5",
-            "assumed_malicious = 0.5: expected a share of at least 0",
+            "assumed_malicious = 0.5: must be a share of at least 0",
         ),
-        ("method.assumed_malicious=true", "assumed_malicious = true: expected a share"),
+        ("method.assumed_malicious=true", "assumed_malicious = true: must be a share"),
         ("method.assumed_malicious=actual", "is for methods that train weights"),
         ("network.name=vgg", 'network.name = "vgg": unknown name; known: lenet-digits, lenet'),
         (

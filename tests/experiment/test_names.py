@@ -104,7 +104,7 @@ def test_malicious_clients_are_named() -> None:
     ("clients", "complaint"),
     [
         ({"noth"}, "unknown client 'noth'; did you mean 'north'"),
-        ({4}, "unknown client 4: the numbers end with 3"),
+        ({4}, "unknown client 4: clients are numbered 0 to 3"),
         ({-1}, "number must be at least 0, got -1"),
         ({1.5}, "must be a whole number, got 1.5"),
         ("north", "must be a set, such as {'north'}, got 'north'"),

@@ -41,12 +41,16 @@ def test_a_federation_without_test_samples_is_refused() -> None:
 @pytest.mark.parametrize(
     ("schedule", "complaint"),
     [
-        (Schedule(1, 0), "clients_per_round is 0"),
-        (Schedule(1, 31), "clients_per_round is 31, but only"),
-        (Schedule(0, 3), "rounds must be at least 1, got 0"),
-        (Schedule(1, 3, 0), "evaluate_every must be at least 1, got 0"),
+        ((1, 0), "clients_per_round must be at least 1, got 0"),
+        ((1, 2.5), "clients_per_round must be a whole number, got 2.5"),
+        ((1, 31), "clients_per_round is 31, but only 30 clients have training data"),
+        ((0, 3), "rounds must be at least 1, got 0"),
+        ((1.5, 3), "rounds must be a whole number, got 1.5"),
+        (("3", 3), "rounds must be a whole number, got '3'"),
+        ((True, 3), "rounds must be a whole number, got True"),
+        ((1, 3, 0), "evaluate_every must be at least 1, got 0"),
     ],
 )
-def test_impossible_schedules_are_refused(digits: Federation, schedule: Schedule, complaint: str) -> None:
+def test_impossible_schedules_are_refused(digits: Federation, schedule: tuple, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
-        schedule.check(digits)
+        Schedule(*schedule).check(digits)

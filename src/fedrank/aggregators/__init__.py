@@ -3,6 +3,7 @@
 import fedrank.aggregators.measured
 import fedrank.aggregators.rules  # noqa: F401  (register the rules)
 from fedrank.aggregators.base import (
+    ASSUMPTIONS,
     RULES,
     Aggregator,
     AssumedMalicious,
@@ -12,11 +13,13 @@ from fedrank.aggregators.base import (
     aggregator,
     clipping,
     grouping,
+    is_assumption,
     preaggregator,
     weighting,
 )
 
 __all__ = [
+    "ASSUMPTIONS",
     "RULES",
     "Aggregator",
     "AssumedMalicious",
@@ -26,6 +29,7 @@ __all__ = [
     "aggregator",
     "clipping",
     "grouping",
+    "is_assumption",
     "preaggregator",
     "weighting",
 ]

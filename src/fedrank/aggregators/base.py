@@ -32,6 +32,7 @@ RuleFunction = Callable[..., Vector]
 """A rule of one's own: takes updates, one a row, and m; returns one update."""
 AssumedMalicious = float | int | Literal["actual"]
 """How many updates are assumed malicious: a share (float), a number (int), or what a simulation knows."""
+ASSUMPTIONS = "a share of at least 0 and less than 0.5, a whole number, or 'actual'"
 F = TypeVar("F", bound=Callable[..., Any])
 
 SLICE = 2**14  # coordinates that are looked at at once, so that they stay in the caches
@@ -296,6 +297,13 @@ class Aggregator:
         if np.isnan(result).any() and np.isfinite(given).all():
             raise ConfigError(f"{where} returned NaN")
         return result
+
+
+def is_assumption(value: object) -> bool:
+    """Return whether this says how many updates are assumed malicious."""
+    share = isinstance(value, float) and 0 <= value < 0.5
+    number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return share or number or (isinstance(value, str) and value == "actual")
 
 
 def _told(value: Any) -> str:

@@ -87,22 +87,16 @@ SameDevice = Annotated[
 ]
 
 
-def _check_device(device: str) -> None:
-    from fedrank.engine import unavailable
-
-    if reason := unavailable(device):
-        raise ConfigError(f"--device {device} is not available: {reason}")
-
-
 def say(text: str, console: Console = out) -> None:
     """Print text verbatim: no markup (paths may contain brackets) and no line wrapping."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def build_run(experiment: Experiment, data_dir: Path, device: str) -> RunSetup:
+    from fedrank.engine import check_device
     from fedrank.experiment.build import build
 
-    _check_device(device)
+    check_device(device)
     with out.status("loading data"):
         return build(experiment, data_dir)
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterator
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -115,35 +113,3 @@ def portions(inputs: Inputs, samples: Indices | None = None) -> Iterator[Inputs]
     for begin in range(0, count, size):
         some = slice(begin, begin + size)
         yield inputs[some] if samples is None else inputs[samples[some]]
-
-
-def whole_number(name: str, value: Any, least: int = 0) -> int:
-    """Return a whole number that a user gave.
-
-    >>> whole_number("seed", None)
-    Traceback (most recent call last):
-    fedrank.errors.DataError: seed must be a whole number, got None
-    """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise DataError(f"{name} must be a whole number, got {value!r}") from None
-    if number < least:
-        raise DataError(f"{name} must be at least {least}, got {number}")
-    return number
-
-
-def is_number(value: Any) -> bool:
-    """Return whether something is a real number."""
-    return isinstance(value, Real)
-
-
-def check_share(name: str, value: Any) -> None:
-    """Raise DataError unless a share is a number from 0 to less than 1.
-
-    >>> check_share("test_share", 1.5)
-    Traceback (most recent call last):
-    fedrank.errors.DataError: test_share must be at least 0 and less than 1, got 1.5
-    """
-    if not is_number(value) or not 0 <= value < 1:
-        raise DataError(f"{name} must be at least 0 and less than 1, got {value!r}")

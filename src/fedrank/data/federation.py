@@ -9,16 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrank.arguments import check_number, whole_number
 from fedrank.data import description
-from fedrank.data.arrays import (
-    Indices,
-    Inputs,
-    Labels,
-    as_pair,
-    check_lengths,
-    check_share,
-    whole_number,
-)
+from fedrank.data.arrays import Indices, Inputs, Labels, as_pair, check_lengths
 from fedrank.data.partitions import Partition, Shards
 from fedrank.data.preprocess import Preprocess
 from fedrank.errors import DataError
@@ -129,7 +122,8 @@ class Federation:
 
     `test` is used for global accuracy: the official test set if there is one, otherwise all clients' test
     samples. `probe` holds test samples with a backdoor trigger, labeled with the attacker's target class.
-    `names` are the clients' names; without them, clients are known by number. Iterating yields the clients.
+    `names` are the clients' names; without them, clients are known by number. Iterating yields the clients;
+    `clients["ward-3"]` is one of them, and `"ward-3" in clients` says whether there is one of that name.
     """
 
     dataset: Dataset
@@ -148,6 +142,14 @@ class Federation:
 
     def __iter__(self) -> Iterator[Client]:
         return iter(self.clients)
+
+    def __getitem__(self, client: int | str) -> Client:
+        return self.clients[self.number_of(client)]
+
+    def __contains__(self, client: object) -> bool:
+        if isinstance(client, str):
+            return client in self.names
+        return client in self.clients
 
     def __repr__(self) -> str:
         return description.of_federation(self)
@@ -177,9 +179,9 @@ class Federation:
             if self.names:
                 raise DataError(f"unknown client {client!r}{did_you_mean(client, self.names)}")
             raise DataError(f"unknown client {client!r}: the clients have no names, only numbers from 0")
-        number = whole_number("a client's number", client)
+        number = whole_number("a client's number", client, error=DataError)
         if number >= len(self.clients):
-            raise DataError(f"unknown client {number}: the numbers end with {len(self.clients) - 1}")
+            raise DataError(f"unknown client {number}: clients are numbered 0 to {len(self.clients) - 1}")
         return number
 
     def train_samples(self, client: int | str) -> Samples:
@@ -205,11 +207,13 @@ def check_names(names: Sequence[Any]) -> None:
     for name in names:
         if not isinstance(name, str):
             raise DataError(f"a client's name must be a string, got {name!r}; pass a list to number clients")
-        if not name.strip() or not name.isprintable() or name.isdecimal():
+        if name.isdecimal():
             raise DataError(
-                f"{name!r} is no name for a client: it must be printable and more than a number, "
-                "because a number is a client's position; 'client-3' will do"
+                f"{name!r} cannot be a client's name, because plain numbers are positions; "
+                f"use a name such as 'client-{name}'"
             )
+        if not name.strip() or not name.isprintable():
+            raise DataError(f"{name!r} cannot be a client's name: a name must be printable and not blank")
     if len(set(names)) < len(names):
         twice = next(name for position, name in enumerate(names) if name in names[:position])
         raise DataError(f"two clients are called {twice!r}")
@@ -246,6 +250,11 @@ def split(
     check_options(seed, test_share, preprocess)
     if isinstance(by, str | type) or not hasattr(by, "partition"):
         raise DataError(f"by must be a partition such as IID() or Dirichlet(1.0), got {by!r}")
+    if labels is None:
+        raise DataError(
+            "labels must be an array, got None; for a PyTorch or Hugging Face data set, pass arrays of its "
+            "inputs and labels"
+        )
     inputs, labels = as_pair(inputs, labels)
     train_count = len(labels)
     if test is not None:
@@ -267,8 +276,8 @@ def split(
 
 def check_options(seed: Any, test_share: Any, preprocess: Any) -> None:
     """Raise DataError for values that `split` and `federation` cannot use."""
-    whole_number("seed", seed)
-    check_share("test_share", test_share)
+    whole_number("seed", seed, error=DataError)
+    check_number("test_share", test_share, least=0, below=1, error=DataError)
     if not (preprocess is None or isinstance(preprocess, Preprocess) or _standardizes(preprocess)):
         raise DataError(f"preprocess must be 'standardize', None or a Preprocess, got {preprocess!r}")
 

@@ -108,7 +108,7 @@ def _listed_clients(clients: Any, columns: Columns) -> tuple[tuple[str, ...], li
     if isinstance(clients, Mapping):
         names, data = tuple(clients), list(clients.values())
         check_names(names)
-    elif isinstance(clients, list | tuple):
+    elif isinstance(clients, list | tuple | Iterator):
         names, data = (), list(clients)
     else:
         raise DataError(

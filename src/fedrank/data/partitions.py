@@ -8,7 +8,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedrank.data.arrays import Indices, Labels, is_number, whole_number
+from fedrank.arguments import is_number, whole_number
+from fedrank.data.arrays import Indices, Labels
 from fedrank.errors import DataError
 
 
@@ -66,7 +67,7 @@ class Shards:
     test: bool = False
 
     def __post_init__(self) -> None:
-        whole_number("per_client", self.per_client, least=1)
+        whole_number("per_client", self.per_client, least=1, error=DataError)
 
     def partition(self, labels: Labels, clients: int | None, rng: np.random.Generator) -> list[Indices]:
         """Return the samples of each client."""
@@ -119,7 +120,7 @@ class ByWriter:
         shares = _by_owner(owners.astype(np.int64), names.size)
         if clients is None or clients == names.size:
             return shares
-        if not 1 <= whole_number("clients", clients) <= names.size:
+        if not 1 <= whole_number("clients", clients, error=DataError) <= names.size:
             raise DataError(
                 f"clients must be between 1 and {names.size}, the number of writers, got {clients}; "
                 "omit it to use all writers"
@@ -131,7 +132,7 @@ class ByWriter:
 def _enough(labels: Labels, clients: int | None, per_client: int = 1) -> int:
     if clients is None:
         raise DataError("this partition needs the number of clients")
-    clients = whole_number("clients", clients, least=1)
+    clients = whole_number("clients", clients, least=1, error=DataError)
     if clients * per_client > labels.size:
         raise DataError(
             f"clients is {clients}, but there are only {labels.size} samples: "

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedrank.arguments import kind_of
 from fedrank.data.arrays import Inputs, Labels, as_inputs, as_labels, as_pair
 from fedrank.errors import DataError
 from fedrank.parameters import did_you_mean
@@ -96,10 +97,19 @@ def _samples(dataset: Any, whose: str) -> Iterator[tuple[Any, Any]]:
     """Yield the samples of a map-style PyTorch data set."""
     for number in range(_length(dataset, whose)):
         try:
-            value, label = dataset[number]
+            sample = dataset[number]
         except Exception as error:  # the data set's own code can raise any exception
-            raise DataError(f"{whose}sample {number} is no pair (input, label): {error!r}") from error
-        yield value, label
+            raise DataError(
+                f"{whose}sample {number} could not be read ({type(error).__name__}: {error})"
+            ) from error
+        if not (isinstance(sample, tuple | list) and len(sample) == 2):
+            raise DataError(f"{whose}sample {number} must be a pair (input, label), got {_kind(sample)}")
+        yield sample[0], sample[1]
+
+
+def _kind(sample: Any) -> str:
+    size = f" of {len(sample)}" if isinstance(sample, tuple | list | dict) else ""
+    return kind_of(sample) + size
 
 
 def _rows(dataset: Any, inputs: list[str], labels: str, whose: str) -> Iterator[tuple[Any, Any]]:

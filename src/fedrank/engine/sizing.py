@@ -6,11 +6,14 @@ from typing import Any
 
 import torch
 
+from fedrank.arguments import shown
 from fedrank.data import Federation
 from fedrank.engine.local import default_workers
+from fedrank.errors import ConfigError
 from fedrank.methods import Method
 from fedrank.nn import LocalTraining
 
+DEVICES = ("cpu", "cuda")
 WORTH_WORKERS = 10.0
 """Seconds of training in one process from which workers pay: they need about 5 seconds to start."""
 SECONDS_PER_STEP, SECONDS_PER_EDGE, SECONDS_PER_PRODUCT = 8e-4, 15e-9, 6e-10
@@ -47,13 +50,17 @@ def _products(method: Method[Any], federation: Federation) -> int:
     return sum(counts)
 
 
-def unavailable(device: str) -> str | None:
-    """Return why a device cannot be used, or None if it can.
+def check_device(device: Any) -> None:
+    """Raise ConfigError if this machine cannot compute on a device.
 
-    >>> unavailable("cpu")
+    >>> check_device("gpu")
+    Traceback (most recent call last):
+    fedrank.errors.ConfigError: device must be 'cpu' or 'cuda', got 'gpu'
     """
+    if not isinstance(device, str) or device.partition(":")[0] not in DEVICES:
+        raise ConfigError(f"device must be 'cpu' or 'cuda', got {shown(device)}")
     try:
         torch.ones(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        return str(error).splitlines()[0]
-    return None
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"the device {device!r} is not available: {reason}") from error

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fedrank.arguments import check_flag, check_kind, check_number
 from fedrank.attacks import Attack, Craft, Knowledge, Target, Update, View
 from fedrank.ballots.candidates import Stage
 from fedrank.data import Federation
@@ -62,14 +63,18 @@ class Adversary:
         share: float | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> None:
-        if (clients is None) == (share is None):
+        if clients is None and share is None:
             raise ConfigError("an adversary needs either clients or a share of them")
+        if clients is not None and share is not None:
+            raise ConfigError("pass either clients or share, not both")
         if isinstance(clients, str) or not isinstance(clients, Iterable | None):
             raise ConfigError(
                 f"the adversary's clients must be a set, such as {{{clients!r}}}, got {clients!r}"
             )
-        if share is not None and not 0 < share < 1:
-            raise ConfigError(f"share must be more than 0 and less than 1, got {share}")
+        if share is not None:
+            check_number("share", share, above=0, below=1)
+        check_flag("redraw", redraw)
+        check_kind("params", params, Mapping | None, "a dict of the attack's parameters")
         if lies not in ("push", "stall"):
             raise ConfigError(f"lies must be 'push' or 'stall', got {lies!r}")
         values = (Attack.of(attack).having(**(params or {})), frozenset(clients or ()), redraw, lies, share)
@@ -83,9 +88,11 @@ class Adversary:
                 clients = frozenset(map(federation.number_of, self.clients))
             except DataError as error:
                 raise ConfigError(f"the adversary's clients: {error}") from None
+            if not clients:
+                raise ConfigError("the adversary has no clients: name at least one, or pass share=...")
         elif not (clients := draw_malicious(federation, self.share, seed)):
             raise ConfigError(
-                f"a share of {self.share} of {len(federation.clients)} clients is not one client"
+                f"share={self.share} of {len(federation.clients)} clients is less than one client"
             )
         return Adversary(self.attack, clients, self.redraw, self.lies)
 
@@ -104,9 +111,8 @@ class Adversary:
         malicious = sum(int(voter) in self.clients for voter in federation.voters)
         if self.redraw and _chance_of_minority(voters, malicious, clients_per_round) < LEAST_CHANCE:
             raise ConfigError(
-                f"{malicious} of {voters} clients are malicious: hardly any draw of {clients_per_round} "
-                "has fewer than half of them. Use a smaller share, "
-                "or allow such rounds (attack.redraw = false)"
+                f"with {malicious} of {voters} clients malicious, almost no draw of {clients_per_round} has "
+                "an honest majority: use a smaller share, or allow such rounds (attack.redraw = false)"
             )
 
     def poison(self, federation: Federation) -> Federation:

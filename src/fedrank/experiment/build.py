@@ -11,10 +11,10 @@ from torch import nn
 
 from fedrank.attacks import attack_named
 from fedrank.data import IID, ByWriter, Dirichlet, Federation, Partition, Shards, load, partition
-from fedrank.experiment.adversary import Adversary, draw_malicious
+from fedrank.experiment.adversary import Adversary
 from fedrank.experiment.config import Experiment
 from fedrank.experiment.own import own_federation, own_module, part_named
-from fedrank.experiment.rounds import RunSetup, Schedule, check_fit
+from fedrank.experiment.rounds import RunSetup, Schedule
 from fedrank.experiment.sections import DataSection
 from fedrank.methods import FRL, FedAvg, Method, SignSGD, TopK
 from fedrank.nn import (
@@ -24,6 +24,7 @@ from fedrank.nn import (
     PlainNetwork,
     Precision,
     Supernetwork,
+    check_fit,
     supernetwork,
 )
 
@@ -35,7 +36,7 @@ def build(experiment: Experiment, data_dir: Path) -> RunSetup:
     schedule = Schedule(experiment.rounds, experiment.clients_per_round, experiment.evaluate_every)
     schedule.check(federation)
     check_network(experiment, federation)
-    adversary = build_adversary(experiment, federation)
+    adversary = build_adversary(experiment)
     return RunSetup.of(build_method(experiment), federation, schedule, adversary)
 
 
@@ -127,11 +128,10 @@ def build_method(experiment: Experiment) -> Method[Any]:
             return TopK(network, training, decay, run, method.aggregator, assumed, method.share)
 
 
-def build_adversary(experiment: Experiment, federation: Federation) -> Adversary | None:
+def build_adversary(experiment: Experiment) -> Adversary | None:
     """Return the adversary of an experiment, or None without an attack."""
     section = experiment.attack
     if section.name == "none":
         return None
-    malicious = draw_malicious(federation, section.share, experiment.seed)
     attack = attack_named(section.name).having(**section.parameters)
-    return Adversary(attack, malicious, section.redraw, section.lies)
+    return Adversary(attack, None, section.redraw, section.lies, share=section.share)

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import to_json
 
-from fedrank.aggregators import RULES, Aggregator, AssumedMalicious
+from fedrank.aggregators import ASSUMPTIONS, RULES, Aggregator, AssumedMalicious, is_assumption
 from fedrank.attacks import ATTACKS, Target, attack_named
 from fedrank.ballots import BallotFormat
 from fedrank.errors import ConfigError
@@ -83,10 +83,8 @@ class MethodSection(Section):
     @field_validator("assumed_malicious", mode="before")
     @classmethod
     def _is_a_share_or_a_number(cls, value: Any) -> Any:
-        share = isinstance(value, float) and 0 <= value < 0.5
-        number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        if not (share or number or value == "actual"):
-            raise ValueError("expected a share of at least 0 and below 0.5, a whole number, or 'actual'")
+        if not is_assumption(value):
+            raise ValueError(f"must be {ASSUMPTIONS}")
         return value
 
     @model_validator(mode="after")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,19 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
+from fedrank.arguments import check_kind, whole_number
 from fedrank.ballots.audit import Audit, audit_vote
 from fedrank.ballots.candidates import Measured, Stage
 from fedrank.ballots.traffic import Traffic
 from fedrank.data import Federation
 from fedrank.engine import Engine, EngineRound
-from fedrank.errors import ConfigError, ModelError, TooFewUpdatesError, TrainingError
+from fedrank.errors import ConfigError, TooFewUpdatesError, TrainingError
 from fedrank.experiment.adversary import Adversary, divide
 from fedrank.experiment.metrics import Evaluation, evaluation, test_samples
-from fedrank.methods import Method, check_clients, knowing, weighing
+from fedrank.methods import Method, check_clients, check_method, knowing, weighing
 from fedrank.methods.measured import Panel, measured_method, measured_vote
 from fedrank.randomness import Purpose, keyed_generator
 
@@ -94,24 +92,24 @@ class Schedule:
     clients_per_round: int
     evaluate_every: int = 1
 
+    def __post_init__(self) -> None:
+        for name in ("rounds", "clients_per_round", "evaluate_every"):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), least=1))
+
     def measures(self, round_number: int) -> bool:
         """Return whether the model is evaluated after a round, as it always is after the last."""
         return round_number % self.evaluate_every == 0 or round_number == self.rounds
 
     def check(self, federation: Federation) -> None:
         """Raise ConfigError if these clients do not allow the schedule."""
-        for name, value in (("rounds", self.rounds), ("evaluate_every", self.evaluate_every)):
-            if value < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}")
         if federation.test.size == 0:
             raise ConfigError(
                 "there are no test samples: use fewer clients, a larger test_share, or a global test set"
             )
         voters = federation.voters.size
-        if not 1 <= self.clients_per_round <= voters:
-            raise ConfigError(
-                f"clients_per_round is {self.clients_per_round}, but only {voters} clients have training data"
-            )
+        if self.clients_per_round > voters:
+            have = "1 client has" if voters == 1 else f"{voters} clients have"
+            raise ConfigError(f"clients_per_round is {self.clients_per_round}, but only {have} training data")
 
 
 @dataclass(frozen=True)
@@ -132,6 +130,10 @@ class RunSetup:
         adversary: Adversary | None = None,
     ) -> RunSetup:
         """Check that the parts fit together, and poison the adversary's data."""
+        check_method(method)
+        check_kind(
+            "adversary", adversary, Adversary | None, "an Adversary, such as Adversary('mirror', share=0.2)"
+        )
         schedule.check(federation)
         check_clients(method, schedule.clients_per_round)
         if adversary:
@@ -362,17 +364,3 @@ def draw_validators(
     rng = keyed_generator(seed, Purpose.VALIDATORS, round_number, entropy)
     drawn = rng.choice(len(clients), min(count, len(clients)), replace=False)
     return tuple(sorted(int(clients[index]) for index in drawn))
-
-
-def check_fit(model: nn.Module, federation: Federation) -> None:
-    """Raise ModelError if a model does not accept the samples or has too few outputs."""
-    dataset = federation.dataset
-    sample = torch.from_numpy(dataset.preprocess(dataset.inputs[:1]))
-    try:
-        with torch.inference_mode():
-            outputs = copy.deepcopy(model).eval()(sample)
-    except Exception as error:
-        raise ModelError(f"does not fit samples of shape {dataset.inputs.shape[1:]} ({error})") from error
-    if outputs.ndim != 2 or outputs.shape[1] < dataset.classes:
-        got = f"{outputs.shape[1]} values" if outputs.ndim == 2 else f"shape {tuple(outputs.shape[1:])}"
-        raise ModelError(f"outputs {got} per sample, but the labels have {dataset.classes} classes")

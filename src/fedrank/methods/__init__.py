@@ -1,6 +1,15 @@
 """Federated algorithms, each one file that reads like its pseudo-code."""
 
-from fedrank.methods.base import ClientUpdate, Collector, Method, State, check_clients, knowing, weighing
+from fedrank.methods.base import (
+    ClientUpdate,
+    Collector,
+    Method,
+    State,
+    check_clients,
+    check_method,
+    knowing,
+    weighing,
+)
 from fedrank.methods.fedavg import FedAvg
 from fedrank.methods.frl import FRL, FRLState
 from fedrank.methods.signsgd import SignSGD
@@ -23,6 +32,7 @@ __all__ = [
     "TopK",
     "WeightState",
     "check_clients",
+    "check_method",
     "knowing",
     "weighing",
 ]

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from fedrank.aggregators import ASSUMPTIONS, is_assumption
+from fedrank.arguments import check_kind, check_number, shown
 from fedrank.data import Federation, Samples
-from fedrank.errors import ConfigError
-from fedrank.nn import Network, Workspace
+from fedrank.errors import ConfigError, ModelError
+from fedrank.nn import LocalTraining, Network, Workspace
 
 
 class State(Protocol):
@@ -103,12 +105,25 @@ def knowing(method: Method[S], malicious: int) -> Method[S]:
     return replace(method, assumed_malicious=malicious)  # type: ignore[type-var]
 
 
-def check_settings(rate_decay: float, run: bytes) -> None:
+def check_settings(local: LocalTraining, rate_decay: float, run: bytes) -> None:
     """Refuse settings of a method that make no sense."""
-    if not 0 < rate_decay <= 1:
-        raise ConfigError(f"rate_decay must be more than 0 and at most 1, got {rate_decay}")
+    check_kind("local", local, LocalTraining, "a LocalTraining, such as fedrank.LocalTraining(epochs=2)")
+    check_number("rate_decay", rate_decay, above=0, most=1)
+    check_kind("run", run, bytes, "16 bytes that tell runs apart")
     if len(run) != 16:
         raise ConfigError(f"run must be 16 bytes that tell runs apart, got {len(run)}")
+
+
+def check_assumed_malicious(value: Any) -> None:
+    """Refuse anything that does not say how many malicious clients to assume."""
+    if not is_assumption(value):
+        raise ConfigError(f"assumed_malicious must be {ASSUMPTIONS}, got {shown(value)}")
+
+
+def check_method(method: Any, owner: str = "method") -> None:
+    """Raise ModelError for anything but a method, such as a network without one."""
+    if isinstance(method, type) or not (hasattr(method, "client_update") and hasattr(method, "network")):
+        raise ModelError(f"{owner} must be a method, such as fedrank.FRL(network), got {shown(method)}")
 
 
 def weighing(method: Method[S], federation: Federation) -> Method[S]:

@@ -14,6 +14,7 @@ from fedrank.aggregators.measured import Measuring, measuring_of
 from fedrank.ballots.candidates import Inquiry, question_round
 from fedrank.data import Samples
 from fedrank.errors import ConfigError
+from fedrank.methods.base import check_assumed_malicious
 from fedrank.methods.message import Content
 from fedrank.methods.proposals import Proposals, WeightProposals, weights_report
 from fedrank.methods.weights import Floats, UpdateStore, WeightMethod, WeightState, aggregated, moved
@@ -40,6 +41,7 @@ class FedAvg(WeightMethod):
 
     def __post_init__(self, seed: int | None) -> None:
         super().__post_init__(seed)
+        check_assumed_malicious(self.assumed_malicious)
         rule = self.rule
         if not isinstance(self.weighted, bool):
             samples = {int(client): count for client, count in self.weighted.items()}

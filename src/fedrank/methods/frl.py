@@ -12,12 +12,13 @@ from torch import nn
 
 from fedrank.aggregators import Aggregator, AssumedMalicious, RuleFunction
 from fedrank.aggregators.measured import Measuring, measuring_of
+from fedrank.arguments import check_kind, whole_number
 from fedrank.ballots import BallotCodec, BallotFormat, BallotStore, MessageType, Shape, Tally
 from fedrank.ballots.candidates import Inquiry, question_round
 from fedrank.ballots.codec import round_of
 from fedrank.data import Samples
 from fedrank.errors import BallotError, ConfigError, RunError
-from fedrank.methods.base import ClientUpdate, check_settings
+from fedrank.methods.base import ClientUpdate, check_assumed_malicious, check_settings
 from fedrank.methods.proposals import Proposals, RankingProposals, rankings_report
 from fedrank.methods.votes import Ballots, robust_vote
 from fedrank.nn import LocalTraining, Supernetwork, Workspace, check_supernetwork, edge_popup
@@ -58,7 +59,8 @@ class FRL:
     run : 16 bytes that tell runs apart, so that no ballot of one can be counted in another.
     vote : "borda", the paper's vote, or the aggregator that takes its place (docs/votes.md), which may be a
         function of your own.
-    assumed_malicious : the share of malicious ballots that such an aggregator is to withstand.
+    assumed_malicious : the share of malicious ballots that such an aggregator is to withstand, or their
+        number if it is a whole one.
     memory : how many bytes it may use.
     """
 
@@ -75,7 +77,11 @@ class FRL:
     def __post_init__(self) -> None:
         check_supernetwork(self.network)
         _ = self.rule
-        check_settings(self.rate_decay, self.run)
+        check_settings(self.local, self.rate_decay, self.run)
+        check_assumed_malicious(self.assumed_malicious)
+        whole_number("memory", self.memory, least=1)
+        for name in ("ballots", "broadcasts"):
+            check_kind(name, getattr(self, name), str, "a ballot format, such as 'top=50%'")
         BallotFormat.parse(self.ballots)
         if BallotFormat.parse(self.broadcasts).shape is Shape.TOP:
             raise ConfigError(f"broadcasts is {self.broadcasts!r}, but clients need the whole ranking")

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrank.errors import BallotError, ConfigError, ModelError, TooFewUpdatesError
+from fedrank.arguments import check_number
+from fedrank.errors import BallotError, ModelError, TooFewUpdatesError
 from fedrank.methods.message import Content
 from fedrank.methods.weights import Floats, WeightMethod, WeightState, moved
 from fedrank.nn.plain import running_statistics
@@ -62,8 +63,7 @@ class SignSGD(WeightMethod):
                 f"{layer}: signs cannot carry running statistics; "
                 "use GroupNorm instead of BatchNorm, or FedAvg, which averages them"
             )
-        if not self.server_rate > 0:
-            raise ConfigError(f"server_rate is {self.server_rate}: it must be more than 0")
+        check_number("server_rate", self.server_rate, above=0)
 
     def encode(self, received: WeightState, update: Floats, sender: int) -> bytes:
         """Send the signs of the update; 0 counts as growth."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrank.errors import BallotError, ConfigError
+from fedrank.arguments import check_number
+from fedrank.errors import BallotError
 from fedrank.methods.fedavg import FedAvg
 from fedrank.methods.message import Content
 from fedrank.methods.weights import Floats, WeightState
@@ -26,10 +27,7 @@ class TopK(FedAvg):
 
     def __post_init__(self, seed: int | None) -> None:
         super().__post_init__(seed)
-        if not 0 < self.share <= 1:
-            raise ConfigError(
-                f"share is {self.share}: TopK sends more than nothing and at most everything (1)"
-            )
+        check_number("share", self.share, above=0, most=1)
 
     def encode(self, received: WeightState, update: Floats, sender: int) -> bytes:
         """Send where the largest changes are, and what they are."""

@@ -16,7 +16,8 @@ from fedrank.data import Samples
 from fedrank.errors import BallotError, ConfigError, RunError
 from fedrank.methods.base import ClientUpdate, check_settings
 from fedrank.methods.message import Content, Envelope, round_of
-from fedrank.nn import LocalTraining, PlainNetwork, Workspace
+from fedrank.nn import LocalTraining, PlainNetwork, Supernetwork, Workspace
+from fedrank.nn.base import check_module
 from fedrank.nn.weights import train_weights
 from fedrank.randomness import Purpose, entropy_of, keyed_generator
 from fedrank.rank import Layer
@@ -107,11 +108,13 @@ class WeightMethod:
     seed: InitVar[int | None] = field(default=None, kw_only=True)
 
     def __post_init__(self, seed: int | None) -> None:
-        check_settings(self.rate_decay, self.run)
+        check_settings(self.local, self.rate_decay, self.run)
         if isinstance(self.network, nn.Module):
             if seed is None:
                 raise ConfigError(f"a module needs a seed: {type(self).__name__}(module, seed=7)")
             object.__setattr__(self, "network", PlainNetwork.of(self.network, seed))
+        elif not isinstance(self.network, Supernetwork | PlainNetwork):
+            check_module(self.network)
         elif seed is not None:
             raise ConfigError(f"the network has the seed {self.network.seed} already; give no other")
 

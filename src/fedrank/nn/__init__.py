@@ -2,6 +2,7 @@
 
 from fedrank.nn.base import Network
 from fedrank.nn.convert import supernetwork
+from fedrank.nn.fit import check_fit
 from fedrank.nn.masked import MaskedNetwork
 from fedrank.nn.memory_format import channels_last
 from fedrank.nn.networks import NETWORKS, ConvNet, LeNet
@@ -25,6 +26,7 @@ __all__ = [
     "Trained",
     "Workspace",
     "channels_last",
+    "check_fit",
     "check_supernetwork",
     "edge_popup",
     "supernetwork",

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fedrank.arguments import shown
 from fedrank.errors import ModelError
 from fedrank.rank import Layout
 
@@ -39,6 +40,16 @@ class Network(Protocol):
     def with_weights(self, weights: NDArray[np.float32]) -> nn.Module:
         """Return the model with these weights as an ordinary module, in evaluation mode."""
         ...
+
+
+def check_module(model: object) -> None:
+    """Raise ModelError for anything but a module, such as a class of which no object was made."""
+    if isinstance(model, type) and issubclass(model, nn.Module):
+        raise ModelError(
+            f"expected a model, got the class {model.__name__}: pass an object, such as {model.__name__}()"
+        )
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"expected a torch module, got {shown(model)}")
 
 
 def check_seed(seed: int) -> None:

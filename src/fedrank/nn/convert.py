@@ -10,7 +10,9 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
+from fedrank.arguments import check_flag
 from fedrank.errors import ModelError
+from fedrank.nn.base import check_module
 from fedrank.nn.supernet import Scores, Supernetwork
 from fedrank.parameters import did_you_mean
 from fedrank.rank import Layout
@@ -55,6 +57,8 @@ def supernetwork(
     scores : signed, magnitude or authors; see `fedrank.nn.Scores`.
     fix : drop biases and replace normalization layers instead of raising an error.
     """
+    check_module(model)
+    check_flag("fix", fix, ModelError)
     skeleton = copy.deepcopy(model)
     obstacles = find_obstacles(skeleton)
     if fix:
@@ -98,6 +102,9 @@ def find_obstacles(model: nn.Module) -> list[Obstacle]:
 def _obstacle(model: nn.Module, name: str, module: nn.Module) -> Obstacle | None:
     where = f"{name or 'the model'} ({type(module).__name__})"
     own = dict(module.named_parameters(recurse=False))
+    if any(map(nn.parameter.is_lazy, own.values())):
+        remedy = "run the model on one batch before you convert it, or use a layer with fixed sizes"
+        return Obstacle(where, "its weights have no shape yet", remedy)
     if isinstance(module, nn.MultiheadAttention):
         remedy = "write the projections as Linear layers without bias and use scaled_dot_product_attention"
         return Obstacle(where, "its projections are packed into one parameter", remedy)

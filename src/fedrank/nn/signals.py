@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedrank.data import Samples
+from fedrank.errors import ModelError
 from fedrank.nn.init import fans
 from fedrank.nn.supernet import Supernetwork
 from fedrank.rank import Layer, top_count
@@ -35,17 +36,21 @@ class LayerSignal:
     """The spread of the gradient of its scores."""
 
 
-def layer_signals(network: Supernetwork, samples: Samples) -> tuple[tuple[LayerSignal, ...], float]:
+def layer_signals(network: Supernetwork, samples: Samples) -> tuple[tuple[LayerSignal, ...], Tensor]:
     """Run a batch forward and backward through the initial subnetwork.
 
-    Returns what every layer does, and the spread of the model's outputs.
+    Returns what every layer does, and the model's outputs.
     """
     module = network.subnetwork(network.initial_ranking).requires_grad_(True)
     names = [layer.name.rpartition(".")[0] for layer in network.layout]
     owners = [module.get_submodule(name) for name in names]
     seen: dict[nn.Module, float] = {}
     hooks = [owner.register_forward_hook(_watching(seen)) for owner in owners]
-    logits = module(torch.from_numpy(samples.preprocess(samples.inputs)))
+    try:
+        logits = module(torch.from_numpy(samples.preprocess(samples.inputs)))
+    except Exception as error:  # the user's own code can raise any exception
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ModelError(f"does not fit a batch of {len(samples)} samples ({what})") from error
     cross_entropy(logits, torch.from_numpy(samples.labels)).backward()  # type: ignore[no-untyped-call]
     for hook in hooks:
         hook.remove()
@@ -54,7 +59,7 @@ def layer_signals(network: Supernetwork, samples: Samples) -> tuple[tuple[LayerS
         _described(network, layer, owner, parameters[layer.name].grad, seen.get(owner))
         for layer, owner in zip(network.layout, owners, strict=True)
     )
-    return layers, spread(logits)
+    return layers, logits.detach()
 
 
 def _watching(seen: dict[nn.Module, float]) -> Callable[..., None]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from fedrank.arguments import check_number
 from fedrank.errors import ModelError
 from fedrank.nn.base import assembled, check_seed
 from fedrank.nn.init import WEIGHT_INITIALIZERS, initial_scores, initial_weights
@@ -55,8 +56,7 @@ class Supernetwork:
     def __post_init__(self) -> None:
         if self.keep == 0:
             raise ModelError("keep must be more than 0: without edges, every output is 0")
-        if not 0 < self.keep <= 1:
-            raise ModelError(f"keep must be more than 0 and at most 1, got {self.keep}")
+        check_number("keep", self.keep, above=0, most=1, error=ModelError)
         check_seed(self.seed)
         if self.weights_from not in WEIGHT_INITIALIZERS:
             hint = did_you_mean(self.weights_from, WEIGHT_INITIALIZERS)

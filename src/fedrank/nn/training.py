@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from fedrank.arguments import check_flag, check_number, whole_number
 from fedrank.errors import ConfigError, TrainingError
 from fedrank.nn.masked import MaskedNetwork
 from fedrank.nn.precision import Precision
@@ -55,15 +56,12 @@ class LocalTraining:
         except ValueError:
             hint = did_you_mean(str(self.precision), map(str, Precision))
             raise ConfigError(f"unknown precision {self.precision!r}{hint}") from None
-        for name, allowed, demand in (
-            ("epochs", self.epochs >= 1, "at least 1"),
-            ("learning_rate", 0 < self.learning_rate < math.inf, "more than 0"),
-            ("momentum", 0 <= self.momentum < 1, "at least 0 and below 1"),
-            ("weight_decay", 0 <= self.weight_decay < math.inf, "at least 0"),
-            ("batch_size", self.batch_size >= 1, "at least 1"),
-        ):
-            if not allowed:
-                raise ConfigError(f"{name} must be {demand}, got {getattr(self, name)}")
+        for name in ("epochs", "batch_size"):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), least=1))
+        check_number("learning_rate", self.learning_rate, above=0)
+        check_number("momentum", self.momentum, least=0, below=1)
+        check_number("weight_decay", self.weight_decay, least=0)
+        check_flag("balanced", self.balanced)
 
 
 @dataclass(frozen=True)
