@@ -134,7 +134,7 @@ def test_a_broken_rule_is_named(digits: Federation, returned: Callable, complain
     def broken_rule(updates: np.ndarray, malicious: int) -> np.ndarray:
         return returned(updates)
 
-    with pytest.raises(fedrank.FedrankError, match=f"the aggregator 'broken_rule' .*{complaint}"):
+    with pytest.raises(fedrank.FedrankError, match=f"the aggregator 'broken_rule' {complaint}"):
         quick(digits, fedrank.FRL(net(), vote=broken_rule))
 
 
@@ -143,9 +143,7 @@ def test_a_broken_attack_is_named(digits: Federation) -> None:
         raise KeyError("scale")
 
     adversary = fedrank.Adversary(broken_attack, clients=range(10), redraw=False)
-    with pytest.raises(
-        fedrank.FedrankError, match=r"the attack 'broken_attack' .* failed: KeyError: 'scale'"
-    ):
+    with pytest.raises(fedrank.FedrankError, match=r"the attack 'broken_attack' failed: KeyError: 'scale'"):
         quick(digits, fedrank.FRL(net()), adversary=adversary, clients_per_round=20)
 
 
@@ -174,6 +172,9 @@ def test_a_broken_attack_is_named(digits: Federation) -> None:
         (lambda: fedrank.LocalTraining(balanced="no"), "balanced must be True or False, got 'no'"),
         (lambda: fedrank.FRL(net(), {"epochs": 2}), "local must be a LocalTraining, .* got {'epochs': 2}"),
         (lambda: fedrank.FRL(net(), ballots=None), "ballots must be a ballot format, .* got None"),
+        (lambda: fedrank.FRL(net(), ballots="top=150%"), "ballots = 'top=150%': the share must be more than"),
+        (lambda: fedrank.FRL(net(), vote="brda"), "unknown vote 'brda'; did you mean 'borda'"),
+        (lambda: fedrank.FRL(net(), vote="medain"), "unknown vote 'medain'; did you mean 'median'"),
         (lambda: fedrank.FRL(net(), memory=-1), "memory must be at least 1, got -1"),
         (lambda: fedrank.FRL(net(), memory="1G"), "memory must be a whole number, got '1G'"),
         (lambda: fedrank.FRL(net(), assumed_malicious=2.0), "assumed_malicious must be a share .* got 2.0"),
@@ -270,6 +271,28 @@ def test_clients_that_are_no_federation_are_refused() -> None:
     ):
         with pytest.raises(fedrank.FedrankError, match="expected a federation of clients, got list"):
             use()
+
+
+def test_what_people_print_is_one_short_line(digits: Federation) -> None:
+    run = train(digits, rounds=1)
+    network = "<Supernetwork: Sequential, 1 layer, 640 edges, keep=0.8, seed=1>"
+    local = fedrank.LocalTraining(epochs=2)
+    for shown, expected in (
+        (net(), network),
+        (fedrank.FRL(net()), f"FRL({network})"),
+        (
+            fedrank.FRL(net(), local, vote="borda"),
+            f"FRL({network}, local=LocalTraining(epochs=2), vote='borda')",
+        ),
+        (fedrank.FedAvg(MODEL, seed=7), "FedAvg(<PlainNetwork: Sequential, 640 weights, seed=7>)"),
+        (fedrank.TopK(net(), share=0.2), f"TopK({network}, share=0.2)"),
+        (fedrank.Adversary("mirror", share=0.2), "<Adversary: 'mirror', share=0.2>"),
+        (fedrank.Adversary("mirror", {3}), "<Adversary: 'mirror', 1 client>"),
+    ):
+        assert repr(shown) == expected
+    assert repr(run.evaluation).startswith("<Evaluation: accuracy ")
+    assert repr(run.history[0]).startswith("<Round 1: 2 of 2 votes, accuracy ")
+    assert max(len(repr(each)) for each in (run.evaluation, run.history[0])) < 80
 
 
 def test_every_round_is_logged(digits: fedrank.Federation, caplog: pytest.LogCaptureFixture) -> None:

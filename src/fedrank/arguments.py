@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from dataclasses import MISSING, fields, is_dataclass
 from numbers import Real
 from typing import Any
 
@@ -88,6 +89,25 @@ def check_kind(
     """
     if not isinstance(value, kind):
         raise error(f"{name} must be {wanted}, got {shown(value)}")
+
+
+def changed_settings(settings: Any, *omitted: str) -> list[str]:
+    """Return `name=value` for the fields of a data class that differ from their defaults.
+
+    >>> from fedrank.nn import LocalTraining
+    >>> changed_settings(LocalTraining(epochs=2))
+    ['epochs=2']
+    """
+    found = []
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if field.name not in omitted and not (value is default or value == default):
+            inner = (
+                f"{type(value).__name__}({', '.join(changed_settings(value))})" if is_dataclass(value) else ""
+            )
+            found.append(f"{field.name}={inner or shown(value)}")
+    return found
 
 
 def shown(value: Any) -> str:

@@ -12,6 +12,21 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from fedrank.errors import ConfigError, FedrankError
 
+DEMANDS = {
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be more than {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be less than {lt}",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "string_type": "must be a string",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "dict_type": "must be a table",
+}
+"""What pydantic's types of errors demand of a value."""
 MOST_LISTED = 40
 """An error names no more alternatives than this."""
 
@@ -49,9 +64,17 @@ def checked(function: Callable[..., Any], given: Mapping[str, Any], owner: str) 
             known = list(model.model_fields)
             hint = did_you_mean(name, known) if known else "; it takes none"
             raise ConfigError(f"{owner} has no parameter {name!r}{hint}") from None
-        message = problem["msg"][0].lower() + problem["msg"][1:]
-        raise ConfigError(f"{owner}: {name} = {problem['input']!r}: {message}") from None
+        raise ConfigError(f"{owner}: {name} = {problem['input']!r}: {demand_of(problem)}") from None
     return {name: value for name, value in values.items() if value != model.model_fields[name].default}
+
+
+def demand_of(problem: Any) -> str:
+    """Return what one problem of a ValidationError demands, in the words of all other errors."""
+    demand = DEMANDS.get(problem["type"], "").format(**problem.get("ctx", {}))
+    message: str = demand or problem["msg"].removeprefix("Value error, ")
+    if message.startswith("Input should be "):
+        message = message.replace("Input should be", "must be", 1)
+    return message[0].lower() + message[1:]
 
 
 def described(function: Callable[..., Any]) -> str:

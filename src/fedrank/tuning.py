@@ -125,7 +125,7 @@ def tune(
     clients_per_round : clients to draw per round.
     seed : draws the judges and the candidates; by default the network's.
     workers : worker processes; by default one per core, or none if the work is small.
-    progress : show a progress bar and the result on stderr.
+    progress : show a progress bar on stderr.
 
     Ctrl-C finishes the current round and returns the best so far. The same seed gives the same result.
     """
@@ -150,15 +150,13 @@ def tune(
     with RunProgress(console, "tuning") as bar, Interrupt(bar.stopping) as interrupt:
         bar.begin(0, unit * UNITS)
         contenders = _halved(contenders, unit, bar, interrupt)
-    found = Tuning(
+    return Tuning(
         contenders[0].method.network,
         contenders[0].method.local,
         tuple(contender.trial for contender in contenders),
         tuple(clients.name_of(judge) for judge in judges),
         interrupt.requested,
     )
-    console.print(found)
-    return found
 
 
 def candidates(net: Supernetwork, seed: int) -> list[Trial]:

@@ -395,7 +395,7 @@ def test_a_name_is_registered_once_and_with_a_docstring() -> None:
         """Another mean."""
         return updates.mean(axis=0)
 
-    with pytest.raises(ConfigError, match="there is an aggregator 'mean' already, mean"):
+    with pytest.raises(ConfigError, match="an aggregator named 'mean' already exists; choose another name"):
         aggregator("mean", "a test")(another)
     aggregator("another-test", "a test")(another)
     aggregator("another-test", "a test")(another)  # a notebook's cell is run again
@@ -437,7 +437,7 @@ def test_parameters_of_a_rule_are_checked_and_used() -> None:
     assert not np.allclose(plain, tight)
     assert Aggregator.of({"name": "centered-clipping", "steps": 3}) == Aggregator("centered-clipping")
     for parameters, complaint in (
-        ({"radius": -1.0}, "radius = -1.0: input should be greater than 0"),
+        ({"radius": -1.0}, "radius = -1.0: must be more than 0"),
         ({"radii": 1.0}, "has no parameter 'radii'; did you mean 'radius'"),
         ({"steps": 1.5}, "steps = 1.5"),
     ):

@@ -95,7 +95,7 @@ def test_a_parameter_that_does_not_exist_is_refused() -> None:
     for name, given, complaint in (
         ("alie", {"directoin": "sign"}, "has no parameter 'directoin'; did you mean 'direction'"),
         ("ipm", {"direction": "sign"}, "has no parameter 'direction'; it takes none"),
-        ("alie", {"direction": "down"}, "direction = 'down': input should be 'std' or 'sign'"),
+        ("alie", {"direction": "down"}, "direction = 'down': must be 'std' or 'sign'"),
     ):
         with pytest.raises(ConfigError, match=complaint):
             attack_named(name).having(**given)

@@ -408,7 +408,7 @@ def test_the_demo_shows_the_point_of_it_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("command", "shown"),
-    [("methods", "signsgd"), ("attacks", "dyn-multi-krum"), ("aggregators", "nnm+")],
+    [("methods", "signsgd"), ("attacks", "dyn-multi-krum"), ("aggregators", "nnm+"), ("aggregators", "borda")],
 )
 def test_what_there_is_is_listed(command: str, shown: str) -> None:
     reply = fedrank(command)
@@ -419,13 +419,13 @@ def test_what_there_is_is_listed(command: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        (["attack.name=reverse"], "an attack needs both"),
+        (["attack.name=reverse"], "attack.name = 'reverse' needs attack.share greater than 0"),
         (["attack.name=revers", "attack.share=0.2"], "unknown attack 'revers'"),
         (["attack.name=scaled", "attack.share=0.2"], "targets weights, but frl sends rankings"),
         (["method.aggregator=median"], "frl takes no aggregator"),
         (
             ["method.name=fedavg", "method.aggregator=medians"],
-            "unknown rule 'medians'",
+            "unknown rule; did you mean 'median'",
         ),
         (["wire.ballots=some"], "unknown ballot format 'some'"),
         (["wire.broadcasts=top=50%"], "clients need the whole ranking"),

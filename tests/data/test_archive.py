@@ -1,5 +1,6 @@
 """Data of one's own in a NumPy archive."""
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,15 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, arrays: dict[str, Any], 
 def test_a_file_that_is_missing_damaged_or_incomplete_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file in the current directory"):
         read_archive(tmp_path / "nowhere.npz")
-    (tmp_path / "garbage.npz").write_bytes(b"PK garbage")
+    for content in (b"PK garbage", b"a,b\n1,2\n"):
+        (tmp_path / "garbage.npz").write_bytes(content)
+        with pytest.raises(DataError, match=r"it is not a NumPy archive; np\.savez writes one"):
+            read_archive(tmp_path / "garbage.npz")
+    archive = zipfile.ZipFile(tmp_path / "damaged.npz", "w")
+    archive.writestr("inputs.npy", b"\x93NUMPY no array")
+    archive.close()
     with pytest.raises(DataError, match="cannot be read as a NumPy archive"):
-        read_archive(tmp_path / "garbage.npz")
+        read_archive(tmp_path / "damaged.npz")
     np.savez(tmp_path / "half.npz", inputs=INPUTS)
     with pytest.raises(DataError, match="there is no array 'labels', only 'inputs'"):
         read_archive(tmp_path / "half.npz")

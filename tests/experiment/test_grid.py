@@ -96,7 +96,7 @@ def test_axes_make_rows_or_columns(tmp_path: Path, layout: str, wanted: tuple) -
         ("seeds = 3", "the base is missing"),
         ('preset = "digit"', "unknown preset 'digit'; did you mean 'digits'?"),
         ('preset = "digits"\nconfig = "a.toml"', "either preset or config, got both"),
-        ('config = "nowhere.toml"', "nowhere.toml: no such file"),
+        ('config = "nowhere.toml"', "config = 'nowhere.toml': no such file"),
         ('config = "digits"', "expected the path of a TOML file"),
         ("preset = 3", "preset must be a name, got 3"),
         ('preset = = "digits"', r"invalid TOML \(.*line 1"),
@@ -116,6 +116,10 @@ def test_axes_make_rows_or_columns(tmp_path: Path, layout: str, wanted: tuple) -
         ('preset = "digits"\n[grid]\nrounds = []', r"\[grid\] 'rounds' has no values"),
         ('preset = "digits"\n[grid]\n"my key" = [1]', "'my key' is not the name of a setting"),
         ('preset = "digits"\n[grid.attack]', r"\[grid\] 'attack' has no values"),
+        (
+            'preset = "digits"\n[grid]\nmethod.vote = "borda"',
+            r"\[grid\] 'method.vote': expected a list of values, such as \[\"borda\"\], got \"borda\"",
+        ),
         ('preset = "digits"\n[grid]\nrounds = 3', r"\[grid\] 'rounds': expected a list of values"),
         ('preset = "digits"\n[grid]\nrounds = [3, 4, 3]', r"\[grid\] 'rounds' has '3' twice"),
         ('preset = "digits"\n[grid.a]\nx = 3', r"\[grid\] 'a': expected labels with their settings"),
@@ -136,11 +140,11 @@ def test_axes_make_rows_or_columns(tmp_path: Path, layout: str, wanted: tuple) -
         ),
         (
             'preset = "digits"\n[grid]\nmethod.vote = ["borda", "mediam"]\nrounds = [1, 2]',
-            r"method.vote = mediam, rounds = 1: method.vote = .*unknown rule 'mediam'; did you mean 'median'",
+            r"toml: rounds = 1: method.vote = \"mediam\": unknown rule; did you mean 'median'",
         ),
         (
             'preset = "digits"\n[settings]\nattack.name = "mirror"\n[grid]\nattack.share = [0.2, 0.0]',
-            r"attack.share = 0.0: .*an attack needs both",
+            r"attack.share = 0.0: .*attack.name = '.*' needs attack.share greater than 0",
         ),
     ],
 )

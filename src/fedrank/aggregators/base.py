@@ -82,7 +82,7 @@ def minority(clients: int) -> int:
 
 def _register(role: Role, name: str, source: str, max_malicious: MaxMalicious, function: F) -> F:
     if name in RULES and not same_function(RULES[name].function, function):
-        raise ConfigError(f"there is an aggregator {name!r} already, {RULES[name].function.__qualname__}")
+        raise ConfigError(f"an aggregator named {name!r} already exists; choose another name")
     RULES[name] = Rule(name, summary_of(function), source, role, max_malicious, function)
     return function
 
@@ -151,7 +151,8 @@ class Aggregator:
                 raise ConfigError(f"unknown pre-aggregator {part!r} in {self.name!r}{hint}")
         if last not in RULES or RULES[last].is_preaggregator:
             hint = did_you_mean(last, _names(preaggregators=False))
-            raise ConfigError(f"unknown aggregator {last!r} in {self.name!r}{hint}")
+            where = f" in {self.name!r}" if before else ""
+            raise ConfigError(f"unknown aggregator {last!r}{where}{hint}")
         if before and self.measures:
             raise ConfigError(f"{last!r} takes no pre-aggregators, got {self.name!r}")
         for part in before[1:]:
@@ -289,7 +290,10 @@ class Aggregator:
 
     def _applied(self, function: Callable[..., Any], given: Any, malicious: int, size: int) -> Vector:
         """Stop a run whose rule is broken: its result must not be taken for a defense that fails or holds."""
-        where = f"the aggregator {self.name!r} ({self.rule.function.__qualname__})"
+        function_name = self.rule.function.__name__
+        where = f"the aggregator {self.name!r}" + (
+            f" ({function_name})" if function_name != self.name else ""
+        )
         with named_failure(where):
             result = function(given, malicious)
         if not isinstance(result, np.ndarray) or result.shape != (size,) or result.dtype.kind != "f":

@@ -164,7 +164,8 @@ class Attack:
     @property
     def described(self) -> str:
         """What error messages call the attack."""
-        return f"the attack {self.name!r} ({self.function.__qualname__})"
+        name = self.function.__name__
+        return f"the attack {self.name!r}" + (f" ({name})" if name != self.name else "")
 
     def having(self, **parameters: Any) -> Attack:
         """Return the attack with some of its parameters set. A parameter `knows` is its knowledge.
@@ -172,7 +173,7 @@ class Attack:
         >>> from fedrank.attacks import attack_named
         >>> attack_named("alie").having(direction="up")
         Traceback (most recent call last):
-        fedrank.errors.ConfigError: the attack 'alie': direction = 'up': input should be 'std' or 'sign'
+        fedrank.errors.ConfigError: the attack 'alie': direction = 'up': must be 'std' or 'sign'
         """
         given = checked(self.function, parameters, f"the attack {self.name!r}")
         knows = Knowledge[given["knows"].upper()] if "knows" in given else self.knows
@@ -248,7 +249,7 @@ def data_poisoning(name: str, *, source: str) -> Callable[[Poison], Poison]:
 def _add(made: Attack) -> None:
     before = ATTACKS.get(made.name)
     if before is not None and not same_function(before.function, made.function):
-        raise ConfigError(f"there is an attack {made.name!r} already, {before.function.__qualname__}")
+        raise ConfigError(f"an attack named {made.name!r} already exists; choose another name")
     parameters_of(made.function)  # what cannot be a parameter is told here, not in the middle of a run
     ATTACKS[made.name] = made
 

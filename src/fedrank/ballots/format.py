@@ -44,15 +44,15 @@ class BallotFormat:
 
     def __post_init__(self) -> None:
         if self.shape is Shape.LEVELS and not 2 <= self.levels < 2**31:
-            raise ConfigError(f"{self}: there must be at least 2 levels")
+            raise ConfigError("there must be at least 2 levels")
         if self.shape is Shape.TOP and not 0 < self.millionths <= MILLION:
-            raise ConfigError(f"{self}: the top share must be more than 0% and at most 100%")
+            raise ConfigError("the share must be more than 0% and at most 100%")
         if (self.levels and self.shape is not Shape.LEVELS) or (
             self.millionths != MILLION and self.shape is not Shape.TOP
         ):
-            raise ConfigError(f"{self}: levels and a top share belong to the shapes of that name")
+            raise ConfigError("levels and a top share belong to the shapes of that name")
         if self.dithered and self.shape is not Shape.LEVELS:
-            raise ConfigError(f"{self}: only levels can be dithered")
+            raise ConfigError("only levels can be dithered")
 
     @classmethod
     def parse(cls, text: str) -> BallotFormat:

@@ -10,6 +10,12 @@ import typer
 from fedrank.cli.base import Imports, app, complete_preset, out, say
 from fedrank.errors import ConfigError
 
+BORDA_ROW = (
+    "borda",
+    "The sum of the ballots' reputations, the vote of FRL as published: for method.vote only.",
+    "Mozaffari et al., 2023.",
+)
+
 
 @app.command(rich_help_panel="Reference")
 def presets() -> None:
@@ -63,7 +69,7 @@ def attacks(imports: Imports = None) -> None:
 
 @app.command(rich_help_panel="Reference")
 def aggregators(imports: Imports = None) -> None:
-    """List the aggregation rules: values of [bold]method.aggregator[/], joined by +."""
+    """List the aggregation rules: [bold]method.aggregator[/] or [bold]method.vote[/], joined by +."""
     _import(imports)
     from fedrank.aggregators import RULES
     from fedrank.parameters import described
@@ -77,7 +83,7 @@ def aggregators(imports: Imports = None) -> None:
         )
         for rule in RULES.values()
     )
-    out.print(listing(rows))
+    out.print(listing([*rows, BORDA_ROW]))
 
 
 def _import(imports: list[str] | None) -> None:

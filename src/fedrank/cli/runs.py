@@ -211,7 +211,7 @@ def evaluate(
     setup = build_run(directory.configuration, data_dir, device)
     with out.status("evaluating"):
         result = runner.evaluate(directory, setup, workers=workers or default_workers(), device=device)
-    out.print(summary_table(directory, result))
+    out.print(summary_table(directory, result, "time of this evaluation"))
 
 
 @app.command(rich_help_panel="Experiments")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ def read_archive(path: Path) -> Archive:
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     known = (*NEEDED, OWNER, *TEST)
     try:
+        if path.exists() and not zipfile.is_zipfile(path):
+            raise DataError("it is not a NumPy archive; np.savez writes one")
         with np.load(path, allow_pickle=False) as archive:
             for name in archive.files:
                 if name not in known:

@@ -28,7 +28,7 @@ LEAST_CHANCE = 0.03
 """Least chance that a draw has a malicious minority; then 1000 draws all fail with probability 1e-13."""
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Adversary:
     """The malicious clients and their attack.
 
@@ -80,6 +80,11 @@ class Adversary:
         values = (Attack.of(attack).having(**(params or {})), frozenset(clients or ()), redraw, lies, share)
         for field, value in zip(fields(self), values, strict=True):
             object.__setattr__(self, field.name, value)
+
+    def __repr__(self) -> str:
+        count = "1 client" if len(self.clients) == 1 else f"{len(self.clients)} clients"
+        who = count if self.share is None else f"share={self.share}"
+        return f"<Adversary: {self.attack.name!r}, {who}>"
 
     def among(self, federation: Federation, seed: int) -> Adversary:
         """Return the adversary with its clients as numbers, drawn if their share was given."""

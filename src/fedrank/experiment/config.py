@@ -37,7 +37,7 @@ from fedrank.experiment.sections import (
     with_own_defaults,
 )
 from fedrank.importing import imported_module
-from fedrank.parameters import did_you_mean, parameters_of
+from fedrank.parameters import demand_of, did_you_mean, parameters_of
 
 BORDA = "borda"
 NAMED = ("data", "network")
@@ -76,7 +76,7 @@ class MethodSection(Section):
         if _trusts(info) and not {*named.split("+")} <= RULES.keys():
             return value
         if isinstance(value, str) and "+" not in value and value not in known:
-            raise ValueError(f"unknown rule {value!r}{did_you_mean(value, known)}")
+            raise ValueError(f"unknown rule{did_you_mean(value, known)}")
         rule = checked(lambda: Aggregator.of(value))
         return {"name": rule.name, **rule.parameters} if rule.parameters else rule.name
 
@@ -133,8 +133,10 @@ class AttackSection(Section):
 
     @model_validator(mode="after")
     def _both_or_neither(self) -> Self:
-        if (self.name == "none") != (self.share == 0):
-            raise ValueError(f"name is {self.name!r} and share is {self.share}: an attack needs both")
+        if self.name != "none" and self.share == 0:
+            raise ValueError(f"attack.name = {self.name!r} needs attack.share greater than 0")
+        if self.name == "none" and self.share > 0:
+            raise ValueError(f"attack.share = {self.share} needs attack.name; 'fedrank attacks' lists them")
         return self
 
     @model_validator(mode="before")
@@ -321,8 +323,17 @@ def parse(
     try:
         return Experiment.model_validate(values, context=modules and not run_code)
     except ValidationError as error:
-        problems = [_explain(problem, origin, text, locations) for problem in error.errors()]
-        raise ConfigError("\n".join(problems)) from None
+        problems = _independent(error.errors())
+        raise ConfigError(
+            "\n".join(_explain(problem, origin, text, locations) for problem in problems)
+        ) from None
+
+
+def _independent(problems: Sequence[Any]) -> list[Any]:
+    """Return the problems without those that others cause: a network of one's own brings defaults along."""
+    if not any(problem["loc"][:2] == ("network", "name") for problem in problems):
+        return list(problems)
+    return [each for each in problems if not (each["type"] == "missing" and each["loc"][0] == "local")]
 
 
 def _modules(values: dict[str, Any], more: Iterable[str]) -> list[str]:
@@ -368,16 +379,14 @@ def _explain(problem: Any, origin: str, text: str, locations: dict[str, str]) ->
     if problem["type"] == "missing":
         table = key.rpartition(".")[0]
         return f"{_location(table, origin, text)}: {key!r} is missing"
-    message = problem["msg"].removeprefix("Value error, ")
+    message = demand_of(problem)
     if problem["type"] == "model_type":
         message = f"expected a table of settings, such as [{key}]"
     if not key:
         return f"{location}: {message}"
     if isinstance(problem["input"], dict):
-        return f"{location}: {key}: {message}"
-    return (
-        f"{location}: {key} = {json.dumps(problem['input'], default=str)}: {message[0].lower()}{message[1:]}"
-    )
+        return f"{location}: {message}" if message.startswith(f"{key}.") else f"{location}: {key}: {message}"
+    return f"{location}: {key} = {json.dumps(problem['input'], default=str)}: {message}"
 
 
 def _known_keys(tables: Sequence[int | str]) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrank.errors import ConfigError
-from fedrank.experiment.config import preset_text
+from fedrank.experiment.config import Experiment, preset_text
 from fedrank.experiment.results import NUMBERS, STATE
 from fedrank.experiment.sweep import SEED, Cell, load_base
 from fedrank.parameters import did_you_mean
@@ -133,7 +133,10 @@ def _base(values: Mapping[str, Any], folder: Path) -> str | None:
         return name
     if not name.endswith(".toml"):
         raise ConfigError(f"config = {name!r}: expected the path of a TOML file")
-    return str(folder / name)
+    path = folder / name
+    if not path.exists():
+        raise ConfigError(f"config = {name!r}: no such file")
+    return str(path)
 
 
 def _table(values: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -164,10 +167,23 @@ def _axes(table: Mapping[str, Any], folder: Path) -> Iterator[Axis]:
         elif isinstance(values, dict) and values and all(isinstance(each, list) for each in values.values()):
             # an unquoted key with a dot: TOML reads local.epochs as a table
             yield from _axes({f"{name}.{inner}": each for inner, each in values.items()}, folder)
+        elif isinstance(values, dict) and (single := _single(name, values)):
+            key, value = single
+            raise ConfigError(
+                f"[grid] {f'{name}.{key}'!r}: expected a list of values, such as [{_literal(value)}], "
+                f"got {_literal(value)}"
+            )
         elif isinstance(values, dict):
             yield Axis(name, tuple(_choice(name, label, each, folder) for label, each in values.items()))
         else:
             raise ConfigError(f"[grid] {name!r}: expected a list of values, {EXAMPLE}, got {values!r}")
+
+
+def _single(section: str, values: Mapping[str, Any]) -> tuple[str, Any] | None:
+    """Return the first setting of a configuration's section that has one value instead of a list."""
+    if section not in Experiment.model_fields:
+        return None
+    return next(((key, value) for key, value in values.items() if not isinstance(value, dict | list)), None)
 
 
 def _choice(axis: str, label: str, settings: Any, folder: Path) -> Choice:
@@ -238,7 +254,11 @@ def _cell(
         message = str(error)
         for word in cell.settings:
             message = message.replace(f"--set {word}: ", "")
-        place = ", ".join(f"{name} = {label}" for name, label in coordinates.items())
+        place = ", ".join(
+            f"{name} = {label}"
+            for name, label in coordinates.items()
+            if not message.startswith(f"{name} = ")  # the message says it already
+        )
         raise ConfigError(f"{place}: {message}" if place else message) from error
     return cell
 

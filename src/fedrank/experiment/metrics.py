@@ -36,7 +36,7 @@ class Accuracy:
     """The number of clients with test samples."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """The global model's results on each client's own test data and on the global test set."""
 
@@ -53,6 +53,10 @@ class Evaluation:
     """The accuracy of every client with test samples, by name or number."""
     samples: dict[ClientName, int] = field(default_factory=dict)
     """The number of test samples of each of them."""
+
+    def __repr__(self) -> str:
+        facts = f"accuracy {self.test_accuracy:.1%}, loss {self.test_loss:.3g}"
+        return f"<Evaluation: {facts}, {self.test_samples:,} samples>"
 
 
 def test_samples(federation: Federation) -> NDArray[np.int64]:

@@ -39,7 +39,9 @@ def own_module(path: str, seed: int) -> nn.Module:
         torch.manual_seed(seed)  # the first import may have drawn numbers
         module = found if isinstance(found, nn.Module) else _called(found, path, "a torch module")
     if not isinstance(module, nn.Module):
-        raise ModelError(f"{path} is no torch module, nor does it return one: got {type(module).__name__}")
+        raise ModelError(
+            f"{path} is neither a torch module nor a function that returns one (got {type(module).__name__})"
+        )
     return module
 
 
@@ -63,8 +65,8 @@ def own_federation(data: DataSection, seed: int, by: Callable[[], Partition]) ->
             )
         if data.partition is None:
             raise DataError(
-                "its samples are not divided among clients; say among how many with data.clients, "
-                "and how with data.partition (dirichlet, shards or iid)"
+                "its samples are not divided among clients yet: set data.clients, and optionally "
+                "data.partition (dirichlet, shards or iid)"
             )
         return split(
             *found,

@@ -98,6 +98,8 @@ def finished_cell(
 def to_record(row: CellResult) -> dict[str, Any]:
     """Return the coordinates of a run, its state and its numbers, which are None without a result."""
     record: dict[str, Any] = {**row.coordinates, STATE: row.state, **dict.fromkeys(NUMBERS)}
+    if SEED in record:
+        record[SEED] = int(record[SEED])
     if isinstance(row, FinishedCell):
         measured, clients = row.evaluation, row.evaluation.clients
         record |= {

@@ -29,7 +29,7 @@ MOST_DRAWS = 1000
 logger = logging.getLogger("fedrank")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Round:
     """The record of one round. `number` counts from 1; clients are listed by name if they have names."""
 
@@ -55,6 +55,9 @@ class Round:
         adopted = ", result not adopted" if self.measured and not self.measured.adopted else ""
         seconds = f"{self.wall_seconds:.1f} s"
         return f"round {self.number}: {votes} of {len(self.clients)} votes{accuracy}{adopted}, {seconds}"
+
+    def __repr__(self) -> str:
+        return f"<{str(self).capitalize()}>"
 
     def to_dict(self) -> dict[str, float | None]:
         """Return the numbers of the round under plain names, such as a row of a data frame."""

@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 DATA = ("digits", "mnist", "cifar10", "femnist")
 NETWORKS = ("lenet-digits", "lenet", "lenet-62", "conv2", "conv4", "conv6", "conv8")
+PREPROCESS = ("standardize", "none")
 ARCHIVE = ".npz"
 OWN_NETWORK = {"keep": 0.8}
 """The defaults of `fedrank.supernetwork`, for a network of one's own."""
@@ -75,7 +76,19 @@ class DataSection(Section):
     @field_validator("name")
     @classmethod
     def _is_known(cls, name: str) -> str:
-        return name if name.endswith(ARCHIVE) else _known(name, DATA, "mine.npz or mypackage.data:clients")
+        return (
+            name
+            if name.endswith(ARCHIVE)
+            else _known(name, "data set", DATA, "mine.npz or mypackage.data:clients")
+        )
+
+    @field_validator("preprocess", mode="before")
+    @classmethod
+    def _is_a_word_or_a_table(cls, preprocess: Any) -> Any:
+        if not (preprocess is None or isinstance(preprocess, dict) or preprocess in PREPROCESS):
+            hint = did_you_mean(str(preprocess), PREPROCESS)
+            raise ValueError(f"must be 'standardize', 'none' or a table of values{hint}")
+        return preprocess
 
     @field_validator("preprocess")
     @classmethod
@@ -129,7 +142,7 @@ class NetworkSection(Section):
     @field_validator("name")
     @classmethod
     def _is_known(cls, name: str) -> str:
-        return _known(name, NETWORKS, "mypackage.models:Net")
+        return _known(name, "network", NETWORKS, "mypackage.models:Net")
 
     @field_validator("keep")
     @classmethod
@@ -184,11 +197,13 @@ def preprocess_of(values: dict[str, Any]) -> Preprocess:
     return checked(lambda: Preprocess(**values))
 
 
-def _known(name: str, shipped: Iterable[str], own: str) -> str:
+def _known(name: str, what: str, shipped: Iterable[str], own: str) -> str:
     """Return a name if it is shipped or an import path."""
     if ":" not in name:
         if name not in shipped:
-            raise ValueError(f"unknown name{did_you_mean(name, shipped)}; for your own: {own}")
+            hint = did_you_mean(name, shipped)
+            end = "" if hint.endswith("?") else "."
+            raise ValueError(f"unknown {what}{hint}{end} For your own {what.split()[0]}, use {own}")
         return name
     module, _, attribute = name.partition(":")
     if module.endswith(".py") or "/" in module:

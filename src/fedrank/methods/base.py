@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedrank.aggregators import ASSUMPTIONS, is_assumption
-from fedrank.arguments import check_kind, check_number, shown
+from fedrank.arguments import changed_settings, check_kind, check_number, shown
 from fedrank.data import Federation, Samples
 from fedrank.errors import ConfigError, ModelError
 from fedrank.nn import LocalTraining, Network, Workspace
@@ -118,6 +118,12 @@ def check_assumed_malicious(value: Any) -> None:
     """Refuse anything that does not say how many malicious clients to assume."""
     if not is_assumption(value):
         raise ConfigError(f"assumed_malicious must be {ASSUMPTIONS}, got {shown(value)}")
+
+
+def method_repr(method: Method[Any]) -> str:
+    """Return a method with its network and the settings that are not its defaults."""
+    settings = [repr(method.network), *changed_settings(method, "network", "run")]
+    return f"{type(method).__name__}({', '.join(settings)})"
 
 
 def check_method(method: Any, owner: str = "method") -> None:

@@ -21,7 +21,7 @@ from fedrank.methods.weights import Floats, UpdateStore, WeightMethod, WeightSta
 from fedrank.nn import Workspace
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FedAvg(WeightMethod):
     """Federated averaging (McMahan et al., 2017).
 

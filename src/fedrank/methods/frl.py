@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from fedrank.aggregators import Aggregator, AssumedMalicious, RuleFunction
+from fedrank.aggregators import RULES, Aggregator, AssumedMalicious, RuleFunction
 from fedrank.aggregators.measured import Measuring, measuring_of
 from fedrank.arguments import check_kind, whole_number
 from fedrank.ballots import BallotCodec, BallotFormat, BallotStore, MessageType, Shape, Tally
@@ -18,10 +18,11 @@ from fedrank.ballots.candidates import Inquiry, question_round
 from fedrank.ballots.codec import round_of
 from fedrank.data import Samples
 from fedrank.errors import BallotError, ConfigError, RunError
-from fedrank.methods.base import ClientUpdate, check_assumed_malicious, check_settings
+from fedrank.methods.base import ClientUpdate, check_assumed_malicious, check_settings, method_repr
 from fedrank.methods.proposals import Proposals, RankingProposals, rankings_report
 from fedrank.methods.votes import Ballots, robust_vote
 from fedrank.nn import LocalTraining, Supernetwork, Workspace, check_supernetwork, edge_popup
+from fedrank.parameters import did_you_mean
 from fedrank.rank import Ranking, check_ranking
 
 BORDA = "borda"
@@ -45,7 +46,25 @@ class RoundInput:
     scores: NDArray[np.float32]
 
 
-@dataclass(frozen=True)
+def check_format(name: str, text: Any) -> BallotFormat:
+    """Return a ballot format; raise ConfigError for a text that is none."""
+    check_kind(name, text, str, "a ballot format, such as 'top=50%'")
+    try:
+        return BallotFormat.parse(text)
+    except ConfigError as error:
+        raise ConfigError(f"{name} = {text!r}: {error}") from error
+
+
+def check_vote(vote: Any) -> None:
+    """Raise ConfigError for a vote that does not exist."""
+    rules = [name for name, rule in RULES.items() if not rule.is_preaggregator]
+    if isinstance(vote, str) and "+" not in vote and vote not in (*rules, BORDA):
+        raise ConfigError(f"unknown vote {vote!r}{did_you_mean(vote, [*rules, BORDA])}")
+    if vote != BORDA:
+        Aggregator.of(vote)
+
+
+@dataclass(frozen=True, repr=False)
 class FRL:
     """Federated Rank Learning (Mozaffari et al., 2023, Algorithm 2).
 
@@ -76,15 +95,16 @@ class FRL:
 
     def __post_init__(self) -> None:
         check_supernetwork(self.network)
-        _ = self.rule
+        check_vote(self.vote)
         check_settings(self.local, self.rate_decay, self.run)
         check_assumed_malicious(self.assumed_malicious)
         whole_number("memory", self.memory, least=1)
-        for name in ("ballots", "broadcasts"):
-            check_kind(name, getattr(self, name), str, "a ballot format, such as 'top=50%'")
-        BallotFormat.parse(self.ballots)
-        if BallotFormat.parse(self.broadcasts).shape is Shape.TOP:
+        check_format("ballots", self.ballots)
+        if check_format("broadcasts", self.broadcasts).shape is Shape.TOP:
             raise ConfigError(f"broadcasts is {self.broadcasts!r}, but clients need the whole ranking")
+
+    def __repr__(self) -> str:
+        return method_repr(self)
 
     @property
     def rule(self) -> Aggregator | None:

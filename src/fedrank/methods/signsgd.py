@@ -44,7 +44,7 @@ class SignTally:
         self.voters |= other.voters
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SignSGD(WeightMethod):
     """SignSGD with majority vote (Bernstein et al., 2019), on the updates of local training.
 

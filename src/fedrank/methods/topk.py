@@ -14,7 +14,7 @@ from fedrank.methods.weights import Floats, WeightState
 from fedrank.rank import top_count
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TopK(FedAvg):
     """Sparsified averaging (Aji and Heafield, 2017; Alistarh et al., 2018).
 

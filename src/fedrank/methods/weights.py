@@ -14,7 +14,7 @@ from fedrank.aggregators import Aggregator
 from fedrank.aggregators.measured import Read
 from fedrank.data import Samples
 from fedrank.errors import BallotError, ConfigError, RunError
-from fedrank.methods.base import ClientUpdate, check_settings
+from fedrank.methods.base import ClientUpdate, check_settings, method_repr
 from fedrank.methods.message import Content, Envelope, round_of
 from fedrank.nn import LocalTraining, PlainNetwork, Supernetwork, Workspace
 from fedrank.nn.base import check_module
@@ -88,7 +88,7 @@ class UpdateStore:
         return [self.by_client[client] for client in sorted(self.by_client)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WeightMethod:
     """The part that does not differ. There is no mask.
 
@@ -117,6 +117,9 @@ class WeightMethod:
             check_module(self.network)
         elif seed is not None:
             raise ConfigError(f"the network has the seed {self.network.seed} already; give no other")
+
+    def __repr__(self) -> str:
+        return method_repr(self)  # type: ignore[arg-type]
 
     def init(self) -> WeightState:
         """Return the weights that follow from the seed."""

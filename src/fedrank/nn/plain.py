@@ -18,7 +18,7 @@ from fedrank.nn.base import assembled, check_seed
 from fedrank.rank import Layout
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PlainNetwork:
     """A module with all its parameters: biases and normalization too. Its own weights are the initial ones.
 
@@ -47,6 +47,10 @@ class PlainNetwork:
         layout = Layout.of((name, tuple(each.shape)) for name, each in tensors)
         flat = torch.cat([each.detach().cpu().reshape(-1) for _, each in tensors])
         return cls(skeleton, layout, seed, flat.numpy())
+
+    def __repr__(self) -> str:
+        facts = f"{self.layout.size:,} weights, seed={self.seed}"
+        return f"<PlainNetwork: {type(self.skeleton).__name__}, {facts}>"
 
     def with_weights(self, weights: NDArray[np.float32]) -> nn.Module:
         """Return the model with these weights as an ordinary module, in evaluation mode."""

@@ -38,7 +38,7 @@ class Scores(enum.StrEnum):
         return self is Scores.MAGNITUDE
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Supernetwork:
     """A model whose weights are derived from a seed and whose edges are ranked.
 
@@ -61,6 +61,11 @@ class Supernetwork:
         if self.weights_from not in WEIGHT_INITIALIZERS:
             hint = did_you_mean(self.weights_from, WEIGHT_INITIALIZERS)
             raise ModelError(f"unknown weights {self.weights_from!r}{hint}")
+
+    def __repr__(self) -> str:
+        layers = "1 layer" if len(self.layout) == 1 else f"{len(self.layout)} layers"
+        facts = f"{layers}, {self.layout.size:,} edges, keep={self.keep:g}, seed={self.seed}"
+        return f"<Supernetwork: {type(self.skeleton).__name__}, {facts}>"
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -147,8 +147,8 @@ def measured_table(votes: dict[int, Vote], clients: int | None) -> Group | None:
     chances = ", ".join(f"{_bad_draw(last, clients, share):.0e} at {share:.0%}" for share in SHARES)
     note = (
         "Change: the median over validators of what the result changes in the loss on their own data. "
-        "Error: its standard error. The result is adopted unless the change is more than twice the error; "
-        "otherwise the model stays as it was. So as long as most validators are honest, the change lies "
+        "Error: its standard error. If the loss rises by more than twice the error, the result is "
+        "discarded and the model stays as it was. So as long as most validators are honest, the change lies "
         "between two honest reports, and the loss does not rise beyond sampling error. Bad draw: the "
         f"probability that half or more of the validators are malicious, if {SHOWN_SHARE:.0%} of all clients "
         f"are ({chances})."

@@ -49,7 +49,7 @@ class RunProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.progress.stop()
+        self.progress.live.stop()  # Progress.stop would print an empty line where there is no terminal
 
     def begin(self, done: int, rounds: int) -> None:
         """Start counting rounds."""
@@ -110,8 +110,8 @@ def rounds_table(directory: RunDirectory) -> Table:
     return table
 
 
-def summary_table(directory: RunDirectory, summary: Summary) -> Table:
-    """Return what was run, and its result, as a table."""
+def summary_table(directory: RunDirectory, summary: Summary, time: str = "time") -> Table:
+    """Return what was run, and its result, as a table; `time` says what took so long."""
     settings = directory.experiment.flat()
     measured, sent, paper = summary.evaluation, summary.sent, summary.paper_traffic
     table = Table(
@@ -143,7 +143,7 @@ def summary_table(directory: RunDirectory, summary: Summary) -> Table:
         ("download per client, round", sent.download_bytes, paper.download_bytes),
     ):
         table.add_row(name, f"{mebibytes(real)}  (as the paper counts: {mebibytes(counted)})")
-    table.add_row("time", f"{summary.wall_seconds:.0f} s")
+    table.add_row(time, f"{summary.wall_seconds:.0f} s")
     return table
 
 
