@@ -13,6 +13,7 @@ from fedrank.errors import ModelError, RunError
 from fedrank.experiment.build import build_method
 from fedrank.experiment.config import Experiment
 from fedrank.experiment.metrics import Evaluation
+from fedrank.experiment.parts import Parts
 from fedrank.experiment.records import RoundRecord, Summary
 from fedrank.experiment.rounds import Round
 from fedrank.experiment.rundir import RunDirectory, RunSettings, write_output
@@ -30,6 +31,8 @@ class Origin(NamedTuple):
 
     settings: RunSettings
     environment: dict[str, Any]
+    parts: Parts | None = None
+    """Of a configuration with a model or data of the user's own."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,6 +94,8 @@ class Run:
         """Write the run to its directory, which the caller has locked."""
         records = self._records()
         directory = directory.having(self._settings(directory.path.resolve().name))
+        if parts := self.origin().parts:
+            parts.write(directory)
         directory.write_metrics(records)
         directory.write_checkpoint(self.method.pack(self.state))
         if summary := self._summary(records):
@@ -148,11 +153,12 @@ def read_run(directory: RunDirectory, method: Method[Any]) -> Run:
     """Return the run in a directory, after its last checkpoint."""
     state, summary = last_state(directory, method), directory.read_summary()
     rounds = (round_of(record) for record in directory.read_metrics())
+    origin = Origin(directory.experiment, directory.environment, Parts.read(directory))
     return Run(
         method,
         state,
         tuple(done for done in rounds if done.number <= state.round),
         summary.evaluation if summary is not None and summary.rounds == state.round else None,
         interrupted=0 < state.round < directory.experiment.rounds,
-        origin=lambda: Origin(directory.experiment, directory.environment),
+        origin=lambda: origin,
     )

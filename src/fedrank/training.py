@@ -134,7 +134,7 @@ class _Source:
 
 def _kept(path: Path, origin: Origin) -> RunDirectory:
     """Return the run directory: a new one, or that of the same run."""
-    settings, environment = origin
+    settings, environment, _ = origin
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return RunDirectory.create(path, settings, environment)
     directory = RunDirectory.open(path)

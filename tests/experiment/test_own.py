@@ -228,9 +228,9 @@ def test_what_does_not_fit_is_refused(here: Path, settings: tuple[str, ...], com
         (
             "WIDTH = 8",
             "WIDTH = 9",
-            "the model .own_parts:Plain. has changed since .* in its layers",
+            "the layers of the model .own_parts:Plain. have changed since this run began",
         ),
-        ("ReLU(), nn.Linear(W", "Tanh(), nn.Linear(W", "the model .* has changed .* in its modules"),
+        ("ReLU(), nn.Linear(W", "Tanh(), nn.Linear(W", "the modules of the model .* have changed since"),
         ("default_rng(1)", "default_rng(2)", "the data .own_parts:clients. has changed since this run began"),
         ('f"ward-{n}"', 'f"station-{n}"', "the data .* has changed"),
     ],
@@ -258,7 +258,9 @@ def test_initial_weights_that_change_are_noticed(here: Path) -> None:
     directory = kept(here, "network=own_parts:instance", "method.name=fedavg")
     evaluate(directory, build(load_file(directory.path / "config.toml"), here), workers=1, device="cpu")
     forget(here, "instance = biased()", "import torch; torch.rand(1); instance = biased()")
-    with pytest.raises(RunError, match=r"in its initial weights .which follow from the seed if a class"):
+    with pytest.raises(
+        RunError, match=r"the initial weights of the model .* have changed .* follow from the seed if a"
+    ):
         evaluate(directory, build(load_file(directory.path / "config.toml"), here), workers=1, device="cpu")
 
 
@@ -267,8 +269,35 @@ def test_a_run_is_loaded_with_its_own_model_and_only_if_it_is_the_same(here: Pat
     forget(here)
     assert fedrank.load(here / "run").subnetwork() is not None
     forget(here, "WIDTH = 8", "WIDTH = 9")
-    with pytest.raises(RunError, match="in its layers"):
+    with pytest.raises(RunError, match="the layers of the model"):
         fedrank.load(here / "run")
+
+
+def test_a_saved_copy_of_a_run_notices_changed_data_too(here: Path) -> None:
+    kept(here)
+    loaded = fedrank.load(here / "run")
+    loaded.save(here / "copy")
+    assert (here / "copy" / "parts.toml").read_bytes() == (here / "run" / "parts.toml").read_bytes()
+    forget(here, "default_rng(1)", "default_rng(2)")
+    copy = RunDirectory.open(here / "copy")
+    with pytest.raises(RunError, match=r"copy: the data .own_parts:clients. has changed"):
+        evaluate(copy, build(configured(), here), workers=1, device="cpu")
+    kept(here, name="other")
+    with pytest.raises(RunError, match="other: contains another run: its model or data is not that"):
+        loaded.save(here / "other")
+
+
+def test_a_run_whose_parts_were_deleted_is_refused(here: Path) -> None:
+    directory = kept(here)
+    (directory.path / "parts.toml").unlink()
+    doings = (
+        lambda: evaluate(directory, build(configured(), here), workers=1, device="cpu"),
+        lambda: run(directory, build(configured(), here), workers=1, device="cpu", observer=Observers(())),
+        lambda: fedrank.load(directory.path),
+    )
+    for doing in doings:
+        with pytest.raises(RunError, match=r"parts\.toml: missing, so a change of the model or data"):
+            doing()
 
 
 def test_attacks_and_rules_need_their_module(here: Path) -> None:
