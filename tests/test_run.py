@@ -231,6 +231,26 @@ def test_a_run_that_was_not_kept_can_be_saved_and_continued(
         train(digits, frl(vote="median"), rounds=1).save(kept)
 
 
+def test_a_saved_run_is_never_replaced_by_fewer_rounds(
+    copy: Path, digits: Federation, tmp_path: Path
+) -> None:
+    before = content(copy)
+    with pytest.raises(fedrank.FedrankError, match=r"has 3 completed rounds of this run, but only 2 would"):
+        train(digits, rounds=2).save(copy)
+    assert content(copy) == before
+    train(digits, rounds=4).save(copy)
+    assert fedrank.load(copy).state.round == 4
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(fedrank.FedrankError, match="file: cannot be used as a run directory"):
+        train(digits, rounds=1).save(tmp_path / "file")
+
+
+def test_a_saved_run_has_no_result_of_other_rounds(copy: Path, digits: Federation) -> None:
+    longer = train(digits, rounds=4)
+    replace(longer, measured=None).save(copy)
+    assert RunDirectory.open(copy).read_summary() is None
+
+
 def test_every_method_attack_and_rule_of_ones_own_can_be_described(digits: Federation) -> None:
     def push(view: View, *, scale: float = 2.0) -> np.ndarray:
         return -scale * view.own[0]

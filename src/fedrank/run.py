@@ -25,6 +25,9 @@ from fedrank.report.page import render
 from fedrank.report.run_charts import RunView
 from fedrank.report.words import plural
 
+BEST_BY = "best_by"
+"""The entry of environment.json with the metric of a best checkpoint."""
+
 
 class Origin(NamedTuple):
     """What a run directory says of a run beside its results."""
@@ -79,16 +82,33 @@ class Run:
         return replace(self, state=state, history=(*self.history, done), measured=done.evaluation)
 
     def save(self, path: str | Path) -> None:
-        """Write a run directory, or bring that of this run up to date."""
-        path = Path(path)
-        if path.is_dir() and any(path.iterdir()):
-            directory = RunDirectory.open(path)
-        else:
-            directory = RunDirectory.create(
-                path, self._settings(path.resolve().name), self.origin().environment
-            )
+        """Write a run directory, or bring that of this run up to date, unless it has more rounds."""
+        directory = self.directory(Path(path))
         with directory.locked():
+            kept = last_state(directory, self.method).round
+            if kept > self.state.round:
+                raise RunError(
+                    f"{path}: has {plural(kept, 'completed round')} of this run, but only "
+                    f"{self.state.round} would be saved. Choose another directory."
+                )
             self.write(directory)
+
+    def directory(self, path: Path, best_by: str | None = None) -> RunDirectory:
+        """Return the directory of this run at a path, or a new one, perhaps of a best checkpoint."""
+        found = RunDirectory.at(path)
+        if found is not None:
+            self.check_is_in(found)
+            return found
+        environment = {key: value for key, value in self.origin().environment.items() if key != BEST_BY}
+        if best_by is not None:
+            environment[BEST_BY] = best_by
+        return RunDirectory.create(path, self._settings(path.resolve().name), environment)
+
+    def check_is_in(self, directory: RunDirectory) -> None:
+        """Raise RunError if a directory contains another run."""
+        directory.check_same(self.origin().settings)
+        if parts := self.origin().parts:
+            parts.check_same(directory)
 
     def write(self, directory: RunDirectory) -> None:
         """Write the run to its directory, which the caller has locked."""
@@ -100,6 +120,8 @@ class Run:
         directory.write_checkpoint(self.method.pack(self.state))
         if summary := self._summary(records):
             directory.write_summary(summary)
+        else:
+            directory.forget_summary()
 
     def report(self, path: str | Path) -> None:
         """Write a self-contained HTML report; needs `pip install 'fedrank[plot]'`."""

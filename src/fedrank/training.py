@@ -135,9 +135,9 @@ class _Source:
 def _kept(path: Path, origin: Origin) -> RunDirectory:
     """Return the run directory: a new one, or that of the same run."""
     settings, environment, _ = origin
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+    directory = RunDirectory.at(path)
+    if directory is None:
         return RunDirectory.create(path, settings, environment)
-    directory = RunDirectory.open(path)
     assert isinstance(settings, Description)
     if not isinstance(directory.experiment, Description):
         raise RunError(f"{path}: contains a run of a configuration. Choose another directory (out=...).")

@@ -87,16 +87,17 @@ class Parts(Section):
         except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"{path}: cannot be read ({error})") from error
 
-    def write(self, directory: RunDirectory) -> None:
-        """Write them to a run directory; RunError if the run there began with others."""
-        found = Parts.read(directory)
-        if found is None:
-            directory.write_parts(tomli_w.dumps(self.model_dump(exclude_none=True)))
-        elif found != self:
+    def check_same(self, directory: RunDirectory) -> None:
+        """Raise RunError if the run in a directory began with other parts."""
+        if Parts.read(directory) not in (self, None):
             raise RunError(
                 f"{directory.path}: contains another run: its model or data is not that of this one. "
                 "Choose another directory."
             )
+
+    def write(self, directory: RunDirectory) -> None:
+        """Write the parts to a run directory."""
+        directory.write_parts(tomli_w.dumps(self.model_dump(exclude_none=True)))
 
 
 def has_own(settings: RunSettings) -> bool:
@@ -137,5 +138,6 @@ def check_data(directory: RunDirectory, federation: Federation) -> None:
 
 def _changed(directory: RunDirectory, what: str, advice: str = "") -> RunError:
     return RunError(
-        f"{directory.path}: {what} changed since this run began. {advice}Undo the change, or start another run."
+        f"{directory.path}: {what} changed since this run began. {advice}"
+        "Undo the change, or start another run."
     )

@@ -56,11 +56,7 @@ class RunDirectory:
     @staticmethod
     def check_free(path: Path) -> None:
         """Raise RunError if the directory is not empty."""
-        try:
-            taken = next(path.iterdir(), None) if path.exists() else None
-        except OSError as error:
-            raise RunError(f"{path}: cannot be used as a run directory ({error.strerror})") from error
-        if taken is not None:
+        if taken := _content(path):
             raise RunError(
                 f"{path}: already contains {taken.name!r}; nothing was overwritten. "
                 "Choose another directory with --out, or continue with: "
@@ -82,6 +78,11 @@ class RunDirectory:
         except OSError as error:
             raise RunError(f"{path}: cannot be created ({error.strerror})") from error
         return replace(run, path=path)
+
+    @classmethod
+    def at(cls, path: Path) -> RunDirectory | None:
+        """Open the run directory at a path; None if there is nothing."""
+        return cls.open(path) if _content(path) else None
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
@@ -121,10 +122,14 @@ class RunDirectory:
             return f"Resume with: fedrank resume {shlex.quote(str(self.path))}"
         return f"Resume with fedrank.train(..., out={str(self.path)!r})."
 
+    def check_same(self, experiment: RunSettings) -> None:
+        """Raise RunError if the run has other settings that determine the result of a round."""
+        if experiment.fingerprint() != self.experiment.fingerprint():
+            raise RunError(f"{self.path}: contains another run. Choose another directory.")
+
     def having(self, experiment: RunSettings) -> RunDirectory:
         """Change settings that do not determine the result of a round; return the directory with them."""
-        if experiment.fingerprint() != self.experiment.fingerprint():
-            raise RunError(f"{self.path}: contains another run")
+        self.check_same(experiment)
         self._write(experiment.FILE, experiment.to_toml().encode())
         return replace(self, experiment=experiment)
 
@@ -223,6 +228,10 @@ class RunDirectory:
         """Write the result of the run."""
         self._write(SUMMARY, summary.to_json(indent=2).encode() + b"\n")
 
+    def forget_summary(self) -> None:
+        """Drop the result, which is that of other rounds than the checkpoint's."""
+        self._guarded(SUMMARY, lambda path: path.unlink(missing_ok=True))
+
     def read_summary(self) -> Summary | None:
         """Return the result, or None if the run is not finished."""
         content = self._read(SUMMARY)
@@ -258,6 +267,14 @@ class RunDirectory:
                 else ""
             )
             raise RunError(f"{self.path / name}: cannot be written ({error.strerror}).{intact}") from error
+
+
+def _content(path: Path) -> Path | None:
+    """Return something in a directory; None if it is empty or does not exist."""
+    try:
+        return next(path.iterdir(), None) if path.exists() else None
+    except OSError as error:
+        raise RunError(f"{path}: cannot be used as a run directory ({error.strerror})") from error
 
 
 @lru_cache
