@@ -1,12 +1,14 @@
 """Networks, data, attacks and rules of the user's own in a configuration."""
 
 import inspect
+import io
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import fedrank
 from fedrank.aggregators import RULES
@@ -22,6 +24,7 @@ from fedrank.experiment.runner import Observers, evaluate, run
 from fedrank.experiment.sweep import Cell, run_cells
 from fedrank.methods.weights import WEIGHT_TRAINING
 from fedrank.nn import LocalTraining, PlainNetwork, Supernetwork
+from fedrank.report.terminal import summary_table
 
 MODULE = """
 import numpy as np
@@ -246,6 +249,15 @@ def test_a_run_does_not_go_on_with_another_model_or_other_data(
             doing(directory.having(longer), build(configured(), here), workers=1, device="cpu")
     forget(here)
     assert evaluate(directory, build(configured(), here), workers=1, device="cpu").rounds == 2
+
+
+def test_an_evaluation_does_not_make_up_the_traffic_of_a_lost_history(here: Path) -> None:
+    directory = kept(here)
+    (directory.path / "metrics.jsonl").unlink()
+    found = evaluate(directory, build(configured(), here), workers=1, device="cpu")
+    console = Console(file=io.StringIO(), width=200)
+    console.print(summary_table(directory, found))
+    assert console.file.getvalue().count("not recorded  (as the paper counts: ") == 2
 
 
 def test_data_that_an_attack_poisons_is_the_same_data_again(here: Path) -> None:

@@ -30,6 +30,7 @@ from pydantic import ValidationError
 from fedrank.errors import RunError
 from fedrank.experiment.config import Experiment, load_file
 from fedrank.experiment.description import Description
+from fedrank.experiment.lines import Line, read_lines
 from fedrank.experiment.records import RoundRecord, Summary, first_problem
 
 FORMAT = 3
@@ -111,8 +112,9 @@ class RunDirectory:
         if isinstance(self.experiment, Experiment):
             return self.experiment
         raise RunError(
-            f"{self.path}: this needs the run's data, which only the program has that trained it. "
-            f"There, fedrank.train(..., out={str(self.path)!r}) resumes the run and evaluates its model."
+            f"{self.path}: this needs the run's data, which only the program that trained it has. "
+            f"In that program, fedrank.train(..., out={str(self.path)!r}) resumes the run and evaluates its "
+            "model."
         )
 
     @property
@@ -200,21 +202,26 @@ class RunDirectory:
         self._guarded(METRICS, append)
 
     def read_metrics(self) -> list[RoundRecord]:
-        """Return the records of all rounds, without a line that a crash cut off; others are reported."""
-        return [record for _, record in self._metrics()]
+        """Return the records of all rounds; what is damaged or missing is reported, not a line cut off."""
+        return [record for _, record in self._lines()]
 
     def forget_after(self, round_number: int) -> None:
         """Drop the lines of rounds after the checkpoint, which will run again."""
-        kept = [line for line, record in self._metrics() if record.round <= round_number]
+        kept = [line for line, record in self._lines() if record.round <= round_number]
         self._write(METRICS, b"".join(line + b"\n" for line in kept))
 
-    def _metrics(self) -> Iterator[tuple[bytes, RoundRecord]]:
-        for number, line in enumerate(self._read(METRICS).splitlines(keepends=True), start=1):
-            try:
-                yield line.rstrip(b"\r\n"), RoundRecord.model_validate_json(line)
-            except ValidationError:
-                if line.endswith(b"\n"):
-                    _warn_once(f"{self.path / METRICS}, line {number}: damaged; the round is left out")
+    def _lines(self) -> list[Line]:
+        completed = self._completed_rounds()  # read first: a running process writes a line before its state
+        found, problems = read_lines(self._read(METRICS), completed)
+        for problem in problems:
+            _warn_once(f"{self.path / METRICS}{problem}")
+        return found
+
+    def _completed_rounds(self) -> int:
+        """Return how many rounds the checkpoint has; `read_checkpoint` reports one that cannot be read."""
+        with contextlib.suppress(Exception), np.load(self.path / CHECKPOINT, allow_pickle=False) as archive:
+            return int(archive["round"])
+        return 0
 
     def write_metrics(self, records: Iterable[RoundRecord]) -> None:
         """Replace the records of all rounds."""
