@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from fedrank.errors import ModelError, RunError
+from fedrank.errors import ConfigError, ModelError, RunError
 from fedrank.experiment.build import build_method
 from fedrank.experiment.config import Experiment
 from fedrank.experiment.metrics import Evaluation
@@ -120,7 +120,7 @@ class Run:
         directory.write_checkpoint(self.method.pack(self.state))
         if summary := self._summary(records):
             directory.write_summary(summary)
-        else:
+        elif (kept := directory.read_summary()) and kept.rounds != self.state.round:
             directory.forget_summary()
 
     def report(self, path: str | Path) -> None:
@@ -165,10 +165,22 @@ def load(path: str | Path, *, net: nn.Module | Supernetwork | None = None) -> Ru
     configuration, those of its network and its `imports`; else those of classes and functions. A model that
     is not the one of the run raises an error.
     """
+    if not isinstance(path, str | Path):
+        raise ConfigError(f"path must be the path of a run directory, got {path!r}")
+    _check_net(net)
     directory = RunDirectory.open(Path(path))
     settings = directory.experiment
     method = build_method(settings) if isinstance(settings, Experiment) else settings.rebuild(net)
     return read_run(directory, method)
+
+
+def _check_net(net: object) -> None:
+    if net is None or isinstance(net, nn.Module | Supernetwork):
+        return
+    got = (
+        f"the class {net.__name__}; call it: net={net.__name__}(...)" if isinstance(net, type) else repr(net)
+    )
+    raise ModelError(f"net must be the model that was trained, or its supernetwork, got {got}")
 
 
 def read_run(directory: RunDirectory, method: Method[Any]) -> Run:
