@@ -1,5 +1,6 @@
 """Callbacks see the run after every round, and may stop it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,22 @@ def test_a_resumed_run_keeps_a_better_earlier_round(digits: Federation, tmp_path
         train(digits, rounds=rounds, callbacks=[parts], out=tmp_path / "mine")
     assert whole.run is not None
     assert fedrank.load(tmp_path / "best").state.round == whole.run.state.round
+
+
+@pytest.mark.parametrize("kind", [fedrank.EarlyStopping, fedrank.BestCheckpoint])
+def test_a_metric_that_these_clients_do_not_have_is_refused(
+    digits: Federation, tmp_path: Path, kind: type
+) -> None:
+    untested = tuple(replace(client, test=client.test[:0]) for client in digits.clients)
+    with pytest.raises(
+        fedrank.FedrankError,
+        match=f"{kind.__name__} watches clients_min, but no client has test data of its own; watch",
+    ):
+        train(
+            replace(digits, clients=untested), callbacks=[kind(metric="clients_min")], out=tmp_path / "mine"
+        )
+    assert not list(tmp_path.iterdir())
+    train(digits, rounds=1, callbacks=[kind(metric="clients_min")])
 
 
 def content(path: Path) -> dict[str, bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from fedrank.data import Federation
 from fedrank.errors import ConfigError, RunError
 from fedrank.experiment.rundir import RunDirectory
 from fedrank.parameters import did_you_mean
@@ -24,8 +25,8 @@ class Callback:
         """Called after every round, the last of `run.history`; True stops the run."""
 
 
-class _Watching(Callback):
-    """Knows which values of a metric are better than others."""
+class Watching(Callback):
+    """Watches a metric, and knows which of its values are better than others."""
 
     def __init__(self, metric: str, min_delta: float = 0.0) -> None:
         if metric not in RISING + FALLING:
@@ -35,6 +36,14 @@ class _Watching(Callback):
         self.metric = metric
         self.min_delta = min_delta
         self.best: float | None = None
+
+    def check(self, clients: Federation) -> None:
+        """Raise ConfigError if these clients do not have the metric: it would be watched in vain."""
+        if self.metric.startswith("clients_") and not any(client.test.size for client in clients):
+            raise ConfigError(
+                f"{type(self).__name__} watches {self.metric}, but no client has test data of its own; "
+                "watch test_accuracy or test_loss, or give clients a test_share"
+            )
 
     def improves(self, value: float) -> bool:
         """Return whether a value is the best so far, by more than `min_delta`, and remember it if it is."""
@@ -47,7 +56,7 @@ class _Watching(Callback):
         return better
 
 
-class EarlyStopping(_Watching):
+class EarlyStopping(Watching):
     """Stops a run whose metric has not improved for some evaluations.
 
     Parameters
@@ -81,7 +90,7 @@ class EarlyStopping(_Watching):
             self.waited = 0 if self.improves(value) else self.waited + 1
 
 
-class BestCheckpoint(_Watching):
+class BestCheckpoint(Watching):
     """Keeps the run as it was after its best round, as `run` and, given a path, as a run directory.
 
     Parameters

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from fedrank.callbacks import Callback
+from fedrank.callbacks import Callback, Watching
 from fedrank.data import Federation, check_federation
 from fedrank.diagnosis import warn
 from fedrank.engine import local_engine, suitable_workers, unavailable
@@ -69,6 +69,9 @@ def train(
     """
     _check_machine(workers, device)
     check_federation(clients)
+    for callback in callbacks:
+        if isinstance(callback, Watching):
+            callback.check(clients)
     schedule = Schedule(rounds, clients_per_round, evaluate_every)
     setup = RunSetup.of(method, clients, schedule, adversary)
     start = method.init()
