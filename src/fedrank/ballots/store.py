@@ -48,15 +48,13 @@ class BallotStore:
         self._ballots: dict[int, Bytes | int] = {}  # the content, or its position in the file
         self._filed = 0
         self._file: IO[bytes] | None = None
-        self.entropy = 0
-        """Follows from all ballots: draws that no voter may foresee are keyed by it."""
+        self._entropy: int | None = None
         self._layer_bytes = [codec.checked_bytes(layer) for layer in codec.layout]
 
     def add(self, sender: int, ballot: bytes) -> None:
         """Keep a ballot. An illegal one raises BallotError and leaves no trace."""
         check_sender(sender, self.asked, self.voters)
         content = np.frombuffer(self.codec.checked(ballot, sender), np.uint8)
-        self.entropy += entropy_of(sender, content)
         self._keep(sender, content)
 
     def merge(self, other: BallotStore) -> None:
@@ -65,9 +63,20 @@ class BallotStore:
             raise BallotError("stores of different runs, rounds, layouts or formats cannot be merged")
         if twice := self._ballots.keys() & other._ballots.keys():
             raise BallotError(f"client {min(twice)} has voted in both of two stores")
-        self.entropy += other.entropy
         for sender in other.voters:
             self._keep(sender, other._content(sender, 0, other._ballot_bytes))
+
+    @property
+    def entropy(self) -> int:
+        """Follows from all ballots: draws that no voter may foresee are keyed by it."""
+        if self._entropy is None:
+
+            def of(sender: int) -> int:
+                return entropy_of(sender, self._content(sender, 0, self._ballot_bytes))
+
+            with ThreadPoolExecutor(THREADS) as threads:
+                self._entropy = sum(threads.map(of, self.voters))
+        return self._entropy
 
     def points(self, layer: Layer) -> Read:
         """Return what writes the points that ballots give to neighboring edges, as `displacements` does."""
@@ -121,6 +130,7 @@ class BallotStore:
         return sum(self._layer_bytes)
 
     def _keep(self, sender: int, content: Bytes) -> None:
+        self._entropy = None
         if (len(self._ballots) - self._filed + 1) * self._ballot_bytes <= self.memory:
             self._ballots[sender] = content
             return
