@@ -28,7 +28,7 @@ from torch import nn
 import fedrank
 from fedrank.data import load
 
-RATES = (0.4, 0.2, 0.1, 0.05, 0.02)
+RATES = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005)
 """What FedAvg is tried with; the best one counts."""
 
 
@@ -199,7 +199,7 @@ def runs(args: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Callable[[]
             torch.manual_seed(seed)
             model = make()
             if args.fedavg:
-                for rate in RATES:
+                for rate in args.rates:
                     local = fedrank.LocalTraining(**{"balanced": False, **settings, "learning_rate": rate})
                     key = {"net": name, "seed": seed, "method": "FedAvg", "rate": rate, **settings}
                     yield key, partial(fedrank.FedAvg, model, local, seed=seed), data
@@ -223,6 +223,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--set", action="append", default=[], type=number, help="such as keep=0.8")
     parser.add_argument("--fedavg", action="store_true", help="FedAvg at several rates instead of FRL")
+    parser.add_argument("--rates", nargs="*", type=float, default=RATES, help="of FedAvg")
     parser.add_argument("--data-dir", type=Path, help="where MNIST is")
     parser.add_argument("--table", action="store_true", help="run nothing; print a table of the file")
     args = parser.parse_args()

@@ -1,5 +1,6 @@
 """Callbacks see the run after every round, and may stop it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 import fedrank
 from fedrank.data import Federation
-from tests.test_run import _quick_reports, train  # noqa: F401  (a fixture)
+from tests.test_run import _quick_reports, frl, train  # noqa: F401  (a fixture)
 
 
 class Heard(fedrank.Callback):
@@ -82,6 +83,99 @@ def test_a_resumed_run_keeps_a_better_earlier_round(digits: Federation, tmp_path
         train(digits, rounds=rounds, callbacks=[parts], out=tmp_path / "mine")
     assert whole.run is not None
     assert fedrank.load(tmp_path / "best").state.round == whole.run.state.round
+
+
+@pytest.mark.parametrize("kind", [fedrank.EarlyStopping, fedrank.BestCheckpoint])
+def test_a_metric_that_these_clients_do_not_have_is_refused(
+    digits: Federation, tmp_path: Path, kind: type
+) -> None:
+    untested = tuple(replace(client, test=client.test[:0]) for client in digits.clients)
+    with pytest.raises(
+        fedrank.FedrankError,
+        match=f"{kind.__name__} watches clients_min, but no client has test data of its own; watch",
+    ):
+        train(
+            replace(digits, clients=untested), callbacks=[kind(metric="clients_min")], out=tmp_path / "mine"
+        )
+    assert not list(tmp_path.iterdir())
+    train(digits, rounds=1, callbacks=[kind(metric="clients_min")])
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {entry.name: entry.read_bytes() for entry in path.iterdir()}
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+def test_a_best_checkpoint_never_touches_another_run(
+    digits: Federation, tmp_path: Path, resumed: bool
+) -> None:
+    train(digits, frl(vote="median"), callbacks=[fedrank.BestCheckpoint(tmp_path / "best")])
+    before = content(tmp_path / "best")
+    out = {"out": tmp_path / "mine"} if resumed else {}
+    if resumed:
+        train(digits, rounds=1, **out)
+    heard = Heard()
+    with pytest.raises(fedrank.FedrankError, match=r"best: contains another run\. Choose another"):
+        train(digits, callbacks=[heard, fedrank.BestCheckpoint(tmp_path / "best")], **out)
+    assert heard.rounds == [], "it is refused before the first round"
+    assert content(tmp_path / "best") == before
+
+
+def test_a_best_checkpoint_replaces_nothing_but_a_best_checkpoint(digits: Federation, tmp_path: Path) -> None:
+    train(digits).save(tmp_path / "saved")
+    train(digits, out=tmp_path / "kept")
+    train(digits, callbacks=[fedrank.BestCheckpoint(tmp_path / "best", metric="train_loss")])
+    fedrank.load(tmp_path / "best").save(tmp_path / "copy")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("mine")
+    complaints = {
+        "saved": "contains a run, not a best checkpoint",
+        "kept": "contains a run, not a best checkpoint",
+        "copy": "contains a run, not a best checkpoint",
+        "best": "contains the best round by train_loss, not by test_accuracy",
+        "other": "not a run directory",
+        "other/thesis.txt": "cannot be used as a run directory",
+    }
+    for name, complaint in complaints.items():
+        heard = Heard()
+        with pytest.raises(fedrank.FedrankError, match=f"{name}: {complaint}"):
+            train(digits, callbacks=[heard, fedrank.BestCheckpoint(tmp_path / name)])
+        assert heard.rounds == []
+    both = [fedrank.BestCheckpoint(tmp_path / "both", metric=name) for name in ("train_loss", "test_loss")]
+    with pytest.raises(fedrank.FedrankError, match="contains the best round by train_loss, not by test_loss"):
+        train(digits, callbacks=both)
+
+
+def test_a_run_that_starts_anew_replaces_its_earlier_best_round(digits: Federation, tmp_path: Path) -> None:
+    best = fedrank.BestCheckpoint(tmp_path / "best", metric="train_loss")
+    train(digits, rounds=4, callbacks=[best])
+    before = content(tmp_path / "best")
+    rounds = best.run.state.round
+    assert rounds > 1
+    stop = fedrank.BestCheckpoint(tmp_path / "best", metric="train_loss")
+    train(digits, rounds=4, callbacks=[stop], on_round=lambda _: True)
+    assert fedrank.load(tmp_path / "best").state.round == stop.run.state.round == 1
+    train(digits, rounds=4, callbacks=[best])
+    after = content(tmp_path / "best")
+    assert all(after[name] == before[name] for name in ("checkpoint.npz", "description.toml"))
+    with pytest.raises(fedrank.FedrankError, match=rf"has {rounds} completed rounds, but rounds is 1\. Pass"):
+        train(digits, rounds=1, callbacks=[best])
+    assert content(tmp_path / "best") == after
+
+
+@pytest.mark.parametrize("stopping", [True, False])
+def test_the_best_round_of_a_finished_run_is_there_again(
+    digits: Federation, tmp_path: Path, stopping: bool
+) -> None:
+    rounds: list[int] = []
+    for _ in range(2):
+        best = fedrank.BestCheckpoint(tmp_path / "best", metric="train_loss")
+        stop = [fedrank.EarlyStopping("test_accuracy", patience=1, min_delta=1)] if stopping else []
+        train(digits, out=tmp_path / "mine", callbacks=[*stop, best])
+        assert best.run is not None
+        assert best.run.subnetwork() is not None
+        rounds.append(best.run.state.round)
+    assert rounds[0] == rounds[1]
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ def test_a_run_that_was_killed_after_its_last_round_gets_its_summary(copy: Path,
         ("seed", "network.seed was 11 and is now 12"),
         ("local", "local.epochs was 1 and is now 2"),
         ("vote", "method.vote was 'borda' and is now 'median'"),
+        ("method", r"other settings: the method was FRL and is now FedAvg\. Choose"),
         ("data", "the data changed"),
         ("adversary", "attack.name was 'none' and is now 'reverse'"),
         ("clients_per_round", "clients_per_round was 4 and is now 5"),
@@ -145,6 +146,8 @@ def test_what_changed_is_said_and_nothing_is_touched(
         method = replace(method, local=fedrank.LocalTraining(epochs=2))
     elif change == "vote":
         method = replace(method, vote="median")
+    elif change == "method":
+        method = fedrank.FedAvg(method.network)
     elif change == "data":
         clients = replace(digits, clients=digits.clients[::-1])
     else:
@@ -185,15 +188,32 @@ def test_a_model_that_cannot_be_made_again_is_asked_for(digits: Federation, tmp_
     run = train(digits, frl(Net(20)), out=path, rounds=1)
     loaded = fedrank.load(path)
     assert loaded.to_records()[0]["test_accuracy"] == run.evaluation.test_accuracy
-    with pytest.raises(fedrank.FedrankError, match=r"its layers differ. Pass it: fedrank.load\(..., net=net"):
+    with pytest.raises(
+        fedrank.FedrankError,
+        match=r"could not be rebuilt: .* its layers differ. Pass it as fedrank.load\(..., net=model\)",
+    ):
         loaded.subnetwork()
     images = torch.randn(5, 1, 8, 8)
     for net in (Net(20), run.method.network):
         model = fedrank.load(path, net=net).subnetwork()
         assert torch.equal(model(images), run.subnetwork()(images))
-    for wrong in (Net(21), fedrank.supernetwork(Net(20), seed=1, keep=0.7, fix=True)):
-        with pytest.raises(fedrank.FedrankError, match="is not the model of this run: its"):
+    other = fedrank.supernetwork(Net(20), seed=1, keep=0.7, fix=True)
+    for wrong, complaint in ((Net(21), "its layers differ"), (other, "its seed differs")):
+        with pytest.raises(fedrank.FedrankError, match=f"is not the model of this run: {complaint}$"):
             fedrank.load(path, net=wrong)
+
+
+def test_what_is_no_run_or_model_is_refused_by_name(kept: Path) -> None:
+    got = {
+        Net: r"the class Net; call it: net=Net\(...\)",
+        "Net": "'Net'",
+        7: "7",
+    }
+    for net, shown in got.items():
+        with pytest.raises(fedrank.FedrankError, match=f"net must be the model .* supernetwork, got {shown}"):
+            fedrank.load(kept, net=net)  # type: ignore[arg-type]
+    with pytest.raises(fedrank.FedrankError, match="path must be the path of a run directory, got None"):
+        fedrank.load(None)  # type: ignore[arg-type]
 
 
 def test_loading_runs_no_code_that_the_directory_names(copy: Path, tmp_path: Path) -> None:
@@ -202,7 +222,7 @@ def test_loading_runs_no_code_that_the_directory_names(copy: Path, tmp_path: Pat
     assert source in description.read_text()
     for other in ("shutil:rmtree", "builtins:exit", "nowhere.at.all:Net"):
         description.write_text((copy / "description.toml").read_text().replace(source, f'source = "{other}"'))
-        with pytest.raises(fedrank.FedrankError, match="the model is not at hand"):
+        with pytest.raises(fedrank.FedrankError, match="the model could not be rebuilt"):
             fedrank.load(copy).subnetwork()
         source = f'source = "{other}"'
 
@@ -229,6 +249,26 @@ def test_a_run_that_was_not_kept_can_be_saved_and_continued(
         run.save(tmp_path / "other")
     with pytest.raises(fedrank.FedrankError, match="contains another run"):
         train(digits, frl(vote="median"), rounds=1).save(kept)
+
+
+def test_a_saved_run_is_never_replaced_by_fewer_rounds(
+    copy: Path, digits: Federation, tmp_path: Path
+) -> None:
+    before = content(copy)
+    with pytest.raises(fedrank.FedrankError, match=r"has 3 completed rounds of this run, but only 2 would"):
+        train(digits, rounds=2).save(copy)
+    assert content(copy) == before
+    train(digits, rounds=4).save(copy)
+    assert fedrank.load(copy).state.round == 4
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(fedrank.FedrankError, match="file: cannot be used as a run directory"):
+        train(digits, rounds=1).save(tmp_path / "file")
+
+
+def test_a_saved_run_has_no_result_of_other_rounds(copy: Path, digits: Federation) -> None:
+    longer = train(digits, rounds=4)
+    replace(longer, measured=None).save(copy)
+    assert RunDirectory.open(copy).read_summary() is None
 
 
 def test_every_method_attack_and_rule_of_ones_own_can_be_described(digits: Federation) -> None:
@@ -283,7 +323,10 @@ def test_the_command_line_reads_what_it_can(kept: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("evaluate",), r"There, fedrank\.train\(\.\.\., out='.*mine'\) resumes the run"),
+        (
+            ("evaluate",),
+            r"that trained it has\. In that program, fedrank\.train\(\.\.\., out='.*mine'\) resumes the run",
+        ),
         (("resume",), "needs the run's data"),
         (("export", "--to", "onnx"), "exported --to torch only"),
     ],
@@ -294,6 +337,21 @@ def test_the_command_line_says_what_it_cannot_do(
     before = content(kept)
     assert re.search(complaint, str(command(*arguments, kept).exception))
     assert content(kept) == before
+
+
+@pytest.mark.parametrize("rounds", [3, 4])
+def test_a_lost_history_is_reported_by_whatever_reads_it(
+    copy: Path, digits: Federation, caplog: pytest.LogCaptureFixture, rounds: int
+) -> None:
+    (copy / "metrics.jsonl").unlink()
+    assert "metrics.jsonl has no completed round" in str(command("audit", copy).exception)
+    again = train(digits, out=copy, rounds=rounds)
+    assert [done.number for done in again.history] == list(range(4, rounds + 1))
+    summary = RunDirectory.open(copy).read_summary()
+    assert summary is not None
+    assert summary.rounds == rounds
+    (message,) = caplog.messages[:1]
+    assert message.endswith("metrics.jsonl: rounds 1 to 3 are missing; the history and reports go without")
 
 
 INTERRUPTED = """
@@ -343,7 +401,10 @@ def test_what_cannot_be_kept_is_refused_before_training(digits: Federation, tmp_
 
 def test_small_nets_of_plain_torch_classes_are_asked_for(digits: Federation, tmp_path: Path) -> None:
     train(digits, frl(small_net()), out=tmp_path / "mine", rounds=1)
-    with pytest.raises(fedrank.FedrankError, match="the model is not at hand"):
+    with pytest.raises(
+        fedrank.FedrankError,
+        match=r"the model could not be rebuilt: its class, Sequential, needs arguments\. Pass it as",
+    ):
         fedrank.load(tmp_path / "mine").subnetwork()
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from fedrank.errors import ConfigError
-from fedrank.experiment.rundir import ENVIRONMENT, RunDirectory
-from fedrank.experiment.runner import round_of
+from fedrank.data import Federation
+from fedrank.errors import ConfigError, RunError
+from fedrank.experiment.rundir import RunDirectory
 from fedrank.parameters import did_you_mean
-from fedrank.run import Run
+from fedrank.run import BEST_BY, Run, read_run
 
 RISING = ("test_accuracy", "worst_class", "clients_mean", "clients_min", "clients_max")
 FALLING = ("test_loss", "train_loss", "clients_std")
@@ -24,8 +25,8 @@ class Callback:
         """Called after every round, the last of `run.history`; True stops the run."""
 
 
-class _Watching(Callback):
-    """Knows which values of a metric are better than others."""
+class Watching(Callback):
+    """Watches a metric, and knows which of its values are better than others."""
 
     def __init__(self, metric: str, min_delta: float = 0.0) -> None:
         if metric not in RISING + FALLING:
@@ -35,6 +36,14 @@ class _Watching(Callback):
         self.metric = metric
         self.min_delta = min_delta
         self.best: float | None = None
+
+    def check(self, clients: Federation) -> None:
+        """Raise ConfigError if these clients do not have the metric: it would be watched in vain."""
+        if self.metric.startswith("clients_") and not any(client.test.size for client in clients):
+            raise ConfigError(
+                f"{type(self).__name__} watches {self.metric}, but no client has test data of its own; "
+                "watch test_accuracy or test_loss, or give clients a test_share"
+            )
 
     def improves(self, value: float) -> bool:
         """Return whether a value is the best so far, by more than `min_delta`, and remember it if it is."""
@@ -47,7 +56,7 @@ class _Watching(Callback):
         return better
 
 
-class EarlyStopping(_Watching):
+class EarlyStopping(Watching):
     """Stops a run whose metric has not improved for some evaluations.
 
     Parameters
@@ -81,12 +90,15 @@ class EarlyStopping(_Watching):
             self.waited = 0 if self.improves(value) else self.waited + 1
 
 
-class BestCheckpoint(_Watching):
+class BestCheckpoint(Watching):
     """Keeps the run as it was after its best round, as `run` and, given a path, as a run directory.
 
     Parameters
     ----------
-    path : a run directory to write and overwrite, for `fedrank.load`. Without one, a resumed run starts anew.
+    path : a run directory of its own, for `fedrank.load`. A resumed run keeps the best round that is there
+        unless a later one is better; a run that starts anew replaces it. Everything else is refused: another
+        run, a run that is not a best checkpoint, and a best round after more rounds than `train` is asked
+        for. Without a path, a resumed run starts anew.
     metric : a number of `Run.to_records`, such as test_accuracy or test_loss.
     """
 
@@ -96,13 +108,22 @@ class BestCheckpoint(_Watching):
         self.run: Run | None = None
 
     def begin(self, run: Run) -> None:
-        """Start anew, or from the best round that is kept on disk."""
+        """Start anew; if the run is resumed, from the best round that is kept on disk."""
         self.best, self.run = None, None
-        if self.path is None or not (self.path / ENVIRONMENT).exists():
+        directory = None if self.path is None else RunDirectory.at(self.path)
+        if directory is None:
             return
-        kept = RunDirectory.open(self.path).read_metrics()
-        if run.history and kept:
-            self.best = round_of(kept[-1]).to_dict()[self.metric]
+        run.check_is_in(directory)
+        self._check_is_checkpoint(directory)
+        kept, rounds = read_run(directory, run.method), run.origin().settings.rounds
+        if kept.state.round > rounds:
+            raise RunError(
+                f"{self.path}: has {kept.state.round} completed rounds, but rounds is {rounds}. "
+                "Pass at least as many, or choose another directory."
+            )
+        if run.history and kept.history:
+            self.run = replace(kept, origin=run.origin)
+            self.best = kept.to_records()[-1][self.metric]
 
     def round_done(self, run: Run) -> None:
         """Keep the run if it is the best so far."""
@@ -110,4 +131,21 @@ class BestCheckpoint(_Watching):
         if value is not None and self.improves(value):
             self.run = run
             if self.path is not None:
-                run.save(self.path)
+                self._write(run, self.path)
+
+    def _write(self, run: Run, path: Path) -> None:
+        directory = run.directory(path, best_by=self.metric)
+        self._check_is_checkpoint(directory)
+        with directory.locked():
+            run.write(directory)
+
+    def _check_is_checkpoint(self, directory: RunDirectory) -> None:
+        """Raise RunError if a directory of this run is not what this callback may replace."""
+        metric = directory.environment.get(BEST_BY)
+        if metric is None:
+            raise RunError(f"{self.path}: contains a run, not a best checkpoint. Choose another directory.")
+        if metric != self.metric:
+            raise RunError(
+                f"{self.path}: contains the best round by {metric}, not by {self.metric}. "
+                "Choose another directory."
+            )

@@ -89,8 +89,8 @@ def export(run: RunDirectory, method: Any, state: Any, to: str, path: Path) -> N
         case "fedrank":
             if run.experiment.data.own or run.experiment.network.own:
                 raise ConfigError(
-                    f"{run.path}: who opens such a file must know the network and the data by name; "
-                    "export a model or data of your own --to onnx or torch"
+                    f"{run.path}: a .frlm file stores only the names of its network and data set, so it "
+                    "cannot hold a model or data of your own; use --to onnx or --to torch"
                 )
             if not isinstance(method, FRL):
                 raise ConfigError(

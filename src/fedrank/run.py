@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from fedrank.errors import ModelError, RunError
+from fedrank.errors import ConfigError, ModelError, RunError
 from fedrank.experiment.build import build_method
 from fedrank.experiment.config import Experiment
 from fedrank.experiment.metrics import Evaluation
+from fedrank.experiment.parts import Parts
 from fedrank.experiment.records import RoundRecord, Summary
 from fedrank.experiment.rounds import Round
 from fedrank.experiment.rundir import RunDirectory, RunSettings, write_output
@@ -24,12 +25,17 @@ from fedrank.report.page import render
 from fedrank.report.run_charts import RunView
 from fedrank.report.words import plural
 
+BEST_BY = "best_by"
+"""The entry of environment.json with the metric of a best checkpoint."""
+
 
 class Origin(NamedTuple):
     """What a run directory says of a run beside its results."""
 
     settings: RunSettings
     environment: dict[str, Any]
+    parts: Parts | None = None
+    """Of a configuration with a model or data of the user's own."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,25 +82,46 @@ class Run:
         return replace(self, state=state, history=(*self.history, done), measured=done.evaluation)
 
     def save(self, path: str | Path) -> None:
-        """Write a run directory, or bring that of this run up to date."""
-        path = Path(path)
-        if path.is_dir() and any(path.iterdir()):
-            directory = RunDirectory.open(path)
-        else:
-            directory = RunDirectory.create(
-                path, self._settings(path.resolve().name), self.origin().environment
-            )
+        """Write a run directory, or bring that of this run up to date, unless it has more rounds."""
+        directory = self.directory(Path(path))
         with directory.locked():
+            kept = last_state(directory, self.method).round
+            if kept > self.state.round:
+                raise RunError(
+                    f"{path}: has {plural(kept, 'completed round')} of this run, but only "
+                    f"{self.state.round} would be saved. Choose another directory."
+                )
             self.write(directory)
+
+    def directory(self, path: Path, best_by: str | None = None) -> RunDirectory:
+        """Return the directory of this run at a path, or a new one, perhaps of a best checkpoint."""
+        found = RunDirectory.at(path)
+        if found is not None:
+            self.check_is_in(found)
+            return found
+        environment = {key: value for key, value in self.origin().environment.items() if key != BEST_BY}
+        if best_by is not None:
+            environment[BEST_BY] = best_by
+        return RunDirectory.create(path, self._settings(path.resolve().name), environment)
+
+    def check_is_in(self, directory: RunDirectory) -> None:
+        """Raise RunError if a directory contains another run."""
+        directory.check_same(self.origin().settings)
+        if parts := self.origin().parts:
+            parts.check_same(directory)
 
     def write(self, directory: RunDirectory) -> None:
         """Write the run to its directory, which the caller has locked."""
         records = self._records()
         directory = directory.having(self._settings(directory.path.resolve().name))
+        if parts := self.origin().parts:
+            parts.write(directory)
         directory.write_metrics(records)
         directory.write_checkpoint(self.method.pack(self.state))
         if summary := self._summary(records):
             directory.write_summary(summary)
+        elif (kept := directory.read_summary()) and kept.rounds != self.state.round:
+            directory.forget_summary()
 
     def report(self, path: str | Path) -> None:
         """Write a self-contained HTML report; needs `pip install 'fedrank[plot]'`."""
@@ -138,21 +165,34 @@ def load(path: str | Path, *, net: nn.Module | Supernetwork | None = None) -> Ru
     configuration, those of its network and its `imports`; else those of classes and functions. A model that
     is not the one of the run raises an error.
     """
+    if not isinstance(path, str | Path):
+        raise ConfigError(f"path must be the path of a run directory, got {path!r}")
+    _check_net(net)
     directory = RunDirectory.open(Path(path))
     settings = directory.experiment
     method = build_method(settings) if isinstance(settings, Experiment) else settings.rebuild(net)
     return read_run(directory, method)
 
 
+def _check_net(net: object) -> None:
+    if net is None or isinstance(net, nn.Module | Supernetwork):
+        return
+    got = (
+        f"the class {net.__name__}; call it: net={net.__name__}(...)" if isinstance(net, type) else repr(net)
+    )
+    raise ModelError(f"net must be the model that was trained, or its supernetwork, got {got}")
+
+
 def read_run(directory: RunDirectory, method: Method[Any]) -> Run:
     """Return the run in a directory, after its last checkpoint."""
     state, summary = last_state(directory, method), directory.read_summary()
     rounds = (round_of(record) for record in directory.read_metrics())
+    origin = Origin(directory.experiment, directory.environment, Parts.read(directory))
     return Run(
         method,
         state,
         tuple(done for done in rounds if done.number <= state.round),
         summary.evaluation if summary is not None and summary.rounds == state.round else None,
         interrupted=0 < state.round < directory.experiment.rounds,
-        origin=lambda: Origin(directory.experiment, directory.environment),
+        origin=lambda: origin,
     )

@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from fedrank.arguments import check_kind, shown, whole_number
-from fedrank.callbacks import Callback
+from fedrank.callbacks import Callback, Watching
 from fedrank.data import Federation, check_federation
 from fedrank.diagnosis import warn
 from fedrank.engine import check_device, local_engine, suitable_workers
@@ -75,6 +75,9 @@ def train(
     check_kind("out", out, str | os.PathLike | None, "a path")
     check_method(method)
     check_federation(clients)
+    for callback in callbacks:
+        if isinstance(callback, Watching):
+            callback.check(clients)
     schedule = Schedule(rounds, clients_per_round, evaluate_every)
     setup = RunSetup.of(method, clients, schedule, adversary)
     start = method.init()
@@ -154,10 +157,10 @@ class _Source:
 
 def _kept(path: Path, origin: Origin) -> RunDirectory:
     """Return the run directory: a new one, or that of the same run."""
-    settings, environment = origin
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+    settings, environment, _ = origin
+    directory = RunDirectory.at(path)
+    if directory is None:
         return RunDirectory.create(path, settings, environment)
-    directory = RunDirectory.open(path)
     assert isinstance(settings, Description)
     if not isinstance(directory.experiment, Description):
         raise RunError(f"{path}: contains a run of a configuration. Choose another directory (out=...).")

@@ -526,7 +526,7 @@ def test_colluders_may_send_different_updates(crowd: Federation) -> None:
 
 
 def test_an_attack_is_registered_once() -> None:
-    with pytest.raises(ConfigError, match="there is an attack 'mirror' already"):
+    with pytest.raises(ConfigError, match="an attack named 'mirror' already exists"):
 
         @attack("mirror", target=Target.RANKINGS, knows=Knowledge.OWN, source="a test")
         def mirrored(view: View) -> np.ndarray:

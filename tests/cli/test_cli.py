@@ -408,7 +408,12 @@ def test_the_demo_shows_the_point_of_it_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("command", "shown"),
-    [("methods", "signsgd"), ("attacks", "dyn-multi-krum"), ("aggregators", "nnm+"), ("aggregators", "borda")],
+    [
+        ("methods", "signsgd"),
+        ("attacks", "dyn-multi-krum"),
+        ("aggregators", "nnm+"),
+        ("aggregators", "borda"),
+    ],
 )
 def test_what_there_is_is_listed(command: str, shown: str) -> None:
     reply = fedrank(command)

@@ -108,4 +108,4 @@ def test_an_exported_model_takes_own_inputs_as_they_are(
     np.testing.assert_allclose(logits, expected, rtol=1e-3, atol=1e-4)
     reply = fedrank("export", path, "--to", "fedrank", cwd=folder)
     assert reply.returncode == 2
-    assert "export a model or data of your own --to onnx or torch" in reply.stderr
+    assert "use --to onnx or --to torch" in reply.stderr

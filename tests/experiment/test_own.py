@@ -1,12 +1,14 @@
 """Networks, data, attacks and rules of the user's own in a configuration."""
 
 import inspect
+import io
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import fedrank
 from fedrank.aggregators import RULES
@@ -22,6 +24,7 @@ from fedrank.experiment.runner import Observers, evaluate, run
 from fedrank.experiment.sweep import Cell, run_cells
 from fedrank.methods.weights import WEIGHT_TRAINING
 from fedrank.nn import LocalTraining, PlainNetwork, Supernetwork
+from fedrank.report.terminal import summary_table
 
 MODULE = """
 import numpy as np
@@ -231,9 +234,9 @@ def test_what_does_not_fit_is_refused(here: Path, settings: tuple[str, ...], com
         (
             "WIDTH = 8",
             "WIDTH = 9",
-            "the model .own_parts:Plain. has changed since .* in its layers",
+            "the layers of the model .own_parts:Plain. have changed since this run began",
         ),
-        ("ReLU(), nn.Linear(W", "Tanh(), nn.Linear(W", "the model .* has changed .* in its modules"),
+        ("ReLU(), nn.Linear(W", "Tanh(), nn.Linear(W", "the modules of the model .* have changed since"),
         ("default_rng(1)", "default_rng(2)", "the data .own_parts:clients. has changed since this run began"),
         ('f"ward-{n}"', 'f"station-{n}"', "the data .* has changed"),
     ],
@@ -251,6 +254,15 @@ def test_a_run_does_not_go_on_with_another_model_or_other_data(
     assert evaluate(directory, build(configured(), here), workers=1, device="cpu").rounds == 2
 
 
+def test_an_evaluation_does_not_make_up_the_traffic_of_a_lost_history(here: Path) -> None:
+    directory = kept(here)
+    (directory.path / "metrics.jsonl").unlink()
+    found = evaluate(directory, build(configured(), here), workers=1, device="cpu")
+    console = Console(file=io.StringIO(), width=200)
+    console.print(summary_table(directory, found))
+    assert console.file.getvalue().count("not recorded  (as the paper counts: ") == 2
+
+
 def test_data_that_an_attack_poisons_is_the_same_data_again(here: Path) -> None:
     poisoned = ("attack.name=label-flip", "attack.share=0.25")
     directory = kept(here, *poisoned)
@@ -261,7 +273,9 @@ def test_initial_weights_that_change_are_noticed(here: Path) -> None:
     directory = kept(here, "network=own_parts:instance", "method.name=fedavg")
     evaluate(directory, build(load_file(directory.path / "config.toml"), here), workers=1, device="cpu")
     forget(here, "instance = biased()", "import torch; torch.rand(1); instance = biased()")
-    with pytest.raises(RunError, match=r"in its initial weights .which follow from the seed if a class"):
+    with pytest.raises(
+        RunError, match=r"the initial weights of the model .* have changed .* follow from the seed if a"
+    ):
         evaluate(directory, build(load_file(directory.path / "config.toml"), here), workers=1, device="cpu")
 
 
@@ -270,8 +284,35 @@ def test_a_run_is_loaded_with_its_own_model_and_only_if_it_is_the_same(here: Pat
     forget(here)
     assert fedrank.load(here / "run").subnetwork() is not None
     forget(here, "WIDTH = 8", "WIDTH = 9")
-    with pytest.raises(RunError, match="in its layers"):
+    with pytest.raises(RunError, match="the layers of the model"):
         fedrank.load(here / "run")
+
+
+def test_a_saved_copy_of_a_run_notices_changed_data_too(here: Path) -> None:
+    kept(here)
+    loaded = fedrank.load(here / "run")
+    loaded.save(here / "copy")
+    assert (here / "copy" / "parts.toml").read_bytes() == (here / "run" / "parts.toml").read_bytes()
+    forget(here, "default_rng(1)", "default_rng(2)")
+    copy = RunDirectory.open(here / "copy")
+    with pytest.raises(RunError, match=r"copy: the data .own_parts:clients. has changed"):
+        evaluate(copy, build(configured(), here), workers=1, device="cpu")
+    kept(here, name="other")
+    with pytest.raises(RunError, match="other: contains another run: its model or data is not that"):
+        loaded.save(here / "other")
+
+
+def test_a_run_whose_parts_were_deleted_is_refused(here: Path) -> None:
+    directory = kept(here)
+    (directory.path / "parts.toml").unlink()
+    doings = (
+        lambda: evaluate(directory, build(configured(), here), workers=1, device="cpu"),
+        lambda: run(directory, build(configured(), here), workers=1, device="cpu", observer=Observers(())),
+        lambda: fedrank.load(directory.path),
+    )
+    for doing in doings:
+        with pytest.raises(RunError, match=r"parts\.toml: missing, so a change of the model or data"):
+            doing()
 
 
 def test_attacks_and_rules_need_their_module(here: Path) -> None:

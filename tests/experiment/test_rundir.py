@@ -219,6 +219,45 @@ def test_a_damaged_line_of_metrics_is_reported_once_and_a_torn_one_is_not(
     assert message == f"{run.path}/metrics.jsonl, line 2: damaged; the round is left out"
 
 
+def lines(*numbers: int) -> bytes:
+    return b"".join(record(number).to_json().encode() + b"\n" for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("content", "rounds", "complaints"),
+    [
+        (lines(1, 2, 3), [1, 2, 3], []),
+        (lines(1, 2, 3, 4), [1, 2, 3, 4], []),
+        (lines(1, 2, 3) + b'{"rou', [1, 2, 3], []),
+        (b"", [], [": rounds 1 to 3 are missing; the history and reports go without"]),
+        (lines(1, 3), [1, 3], [": round 2 is missing; the history and reports go without"]),
+        (lines(2, 4), [2, 4], [": rounds 1, 3 are missing; the history and reports go without"]),
+        (lines(1, 2, 3) + b"\xff\x00", [1, 2, 3], [", line 4: damaged; the round is left out"]),
+        (lines(1, 2, 2, 3), [1, 2, 3], [", line 3: round 2 is out of order; the line is left out"]),
+        (lines(1, 2, 3, 1), [1, 2, 3], [", line 4: round 1 is out of order; the line is left out"]),
+        (lines(7, 2, 3), [2, 3], [", line 1: round 7 is out of order; the line is left out"]),
+        (lines(1, 2) + lines(3).replace(b"3", b"0", 1), [1, 2], [", line 3: damaged; the round is left out"]),
+    ],
+)
+def test_what_is_wrong_with_the_history_is_reported(
+    run: RunDirectory, caplog: pytest.LogCaptureFixture, content: bytes, rounds: list[int], complaints: list
+) -> None:
+    run.write_checkpoint(STATE)
+    (run.path / "metrics.jsonl").write_bytes(content)
+    assert [each.round for each in run.read_metrics()] == rounds
+    assert caplog.messages == [f"{run.path}/metrics.jsonl{complaint}" for complaint in complaints]
+    run.forget_after(3)
+    caplog.clear()
+    assert [each.round for each in run.read_metrics()] == [number for number in rounds if number <= 3]
+
+
+def test_a_lost_history_is_reported(run: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
+    run.write_checkpoint(STATE)
+    assert run.read_metrics() == []
+    (message,) = caplog.messages
+    assert "metrics.jsonl: rounds 1 to 3 are missing" in message
+
+
 def test_a_hint_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
     path = tmp_path / "my runs" / "it's mine"
     RunDirectory.create(path, EXPERIMENT, {})

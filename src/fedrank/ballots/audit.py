@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedrank.ballots.format import Shape
 from fedrank.ballots.kernels import add_moments
-from fedrank.ballots.store import BallotStore
+from fedrank.ballots.store import BallotStore, Read, in_slices
 from fedrank.ballots.tally import Tally
 from fedrank.rank import Layer, Ranking, top_count
 
@@ -97,14 +97,10 @@ def audit_store(store: BallotStore, before: Ranking, after: Ranking, keep: float
         middle[after[layer.edges]] = _from_middle(layer)
         exact = store.codec.ballot_format.shape is Shape.EXACT
         base = store.base(layer)
-        found = np.zeros((len(clients), 4))
-        for some, displacements in store.slices(layer, width):
-            add_moments(displacements, base[some], middle[some], found)
+        found = _moments(store.displacements(layer), base, middle, len(clients), width)
         squares += found[:, 0] / (2 * layer.size) ** 2
         if not exact:  # the points of a short ballot are not the broadcast's and its displacement
-            found = np.zeros((len(clients), 4))
-            for some, points in store.points(layer, width):
-                add_moments(points, np.zeros_like(base[some]), middle[some], found)
+            found = _moments(store.points(layer), np.zeros_like(base), middle, len(clients), width)
         total, of_squares, with_vote = found[:, 1:].T / layer.size
         spreads = np.sqrt(of_squares - total**2) * _deviation(layer)
         agreements[number] = np.where(spreads > 0, with_vote / np.maximum(spreads, 1e-300), 1.0)
@@ -114,6 +110,19 @@ def audit_store(store: BallotStore, before: Ranking, after: Ranking, keep: float
     means = agreements.mean(axis=0)
     ballots = zip(clients, lengths.tolist(), means.tolist(), strict=True)
     return Audit(tuple(layers), tuple(BallotAudit(*ballot) for ballot in ballots))
+
+
+def _moments(
+    read: Read, base: NDArray[np.int32], middle: NDArray[np.float64], ballots: int, width: int
+) -> NDArray[np.float64]:
+    """Return the sums of `add_moments` over a layer, added up in the order of its slices."""
+
+    def add(some: slice, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        moments = np.zeros((ballots, 4))
+        add_moments(rows, base[some], middle[some], moments)
+        return moments
+
+    return np.asarray(sum(in_slices(read, ballots, base.size, width, add)))
 
 
 def ballots_to_flip(total: NDArray[np.int64], ranking: Ranking, keep: float) -> NDArray[np.int64]:

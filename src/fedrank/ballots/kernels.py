@@ -24,7 +24,7 @@ def note_levels(ranking: NDArray[np.int32], borders: NDArray[np.int32], out: NDA
             out[ranking[position]] = level
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def add_moments(
     displacements: NDArray[np.float64],
     base: NDArray[np.int32],

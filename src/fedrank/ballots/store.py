@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,10 @@ CACHED_NUMBERS = 2**19
 LEAST_SLICE = 2**12
 Bytes = NDArray[np.uint8]
 Rows = NDArray[np.float64]
+Read = Callable[[slice, Rows], None]
+"""Writes some neighboring numbers, a row for each ballot."""
+THREADS = os.cpu_count() or 1
+T = TypeVar("T")
 
 
 class BallotStore:
@@ -43,15 +48,13 @@ class BallotStore:
         self._ballots: dict[int, Bytes | int] = {}  # the content, or its position in the file
         self._filed = 0
         self._file: IO[bytes] | None = None
-        self.entropy = 0
-        """Follows from all ballots: draws that no voter may foresee are keyed by it."""
+        self._entropy: int | None = None
         self._layer_bytes = [codec.checked_bytes(layer) for layer in codec.layout]
 
     def add(self, sender: int, ballot: bytes) -> None:
         """Keep a ballot. An illegal one raises BallotError and leaves no trace."""
         check_sender(sender, self.asked, self.voters)
         content = np.frombuffer(self.codec.checked(ballot, sender), np.uint8)
-        self.entropy += entropy_of(sender, content)
         self._keep(sender, content)
 
     def merge(self, other: BallotStore) -> None:
@@ -60,30 +63,34 @@ class BallotStore:
             raise BallotError("stores of different runs, rounds, layouts or formats cannot be merged")
         if twice := self._ballots.keys() & other._ballots.keys():
             raise BallotError(f"client {min(twice)} has voted in both of two stores")
-        self.entropy += other.entropy
         for sender in other.voters:
             self._keep(sender, other._content(sender, 0, other._ballot_bytes))
 
-    def slices(self, layer: Layer, width: int) -> Iterator[tuple[slice, Rows]]:
-        """Yield neighboring edges of a layer, at most `width`, and the displacements of all ballots there.
+    @property
+    def entropy(self) -> int:
+        """Follows from all ballots: draws that no voter may foresee are keyed by it."""
+        if self._entropy is None:
 
-        A displacement is counted in points from what the broadcast has in the ballots' format. Rows are
-        sorted by client number, and overwritten by the next slice.
-        """
-        return self._slices(layer, width, self.displacements(layer))
+            def of(sender: int) -> int:
+                return entropy_of(sender, self._content(sender, 0, self._ballot_bytes))
 
-    def points(self, layer: Layer, width: int) -> Iterator[tuple[slice, Rows]]:
-        """Yield neighboring edges of a layer, and the points that all ballots give them, as `slices` does."""
+            with ThreadPoolExecutor(THREADS) as threads:
+                self._entropy = sum(threads.map(of, self.voters))
+        return self._entropy
+
+    def points(self, layer: Layer) -> Read:
+        """Return what writes the points that ballots give to neighboring edges, as `displacements` does."""
 
         def read(sender: int, content: Bytes, _: slice, row: NDArray[np.float64]) -> None:
             self.codec.points_of(layer, sender, content, row)
 
-        return self._slices(layer, width, self._reader(layer, read))
+        return self._reader(layer, read)
 
-    def displacements(self, layer: Layer) -> Callable[[slice, Rows], None]:
+    def displacements(self, layer: Layer) -> Read:
         """Return what writes the displacements of some neighboring edges, a row for each ballot.
 
-        Slices begin at a multiple of 8. Threads may call it.
+        A displacement is counted in points from what the broadcast has in the ballots' format. Rows are
+        sorted by client number. Slices begin at a multiple of 8. Threads may call it.
         """
         base = self.base(layer)
 
@@ -92,9 +99,7 @@ class BallotStore:
 
         return self._reader(layer, read)
 
-    def _reader(
-        self, layer: Layer, read: Callable[[int, Bytes, slice, NDArray[np.float64]], None]
-    ) -> Callable[[slice, Rows], None]:
+    def _reader(self, layer: Layer, read: Callable[[int, Bytes, slice, NDArray[np.float64]], None]) -> Read:
         number = self.codec.layout.layers.index(layer)
         before, bits = sum(self._layer_bytes[:number]), self.codec.checked_width(layer)
         voters = sorted(self.voters)
@@ -105,17 +110,6 @@ class BallotStore:
                 read(sender, self._content(sender, before + first, last - first), some, row)
 
         return write
-
-    def _slices(
-        self, layer: Layer, width: int, write: Callable[[slice, Rows], None]
-    ) -> Iterator[tuple[slice, Rows]]:
-        width = layer.size if width >= layer.size else max(ALIGNED, width // ALIGNED * ALIGNED)
-        rows = np.empty((len(self.voters), width))
-        for begin in range(0, layer.size, width):
-            some = slice(begin, min(begin + width, layer.size))
-            block = rows[:, : some.stop - begin]
-            write(some, block)
-            yield some, block
 
     def slice_width(self, bytes_per_number: int = 40) -> int:
         """Return how many edges of all ballots to look at together: few enough for caches and memory."""
@@ -136,6 +130,7 @@ class BallotStore:
         return sum(self._layer_bytes)
 
     def _keep(self, sender: int, content: Bytes) -> None:
+        self._entropy = None
         if (len(self._ballots) - self._filed + 1) * self._ballot_bytes <= self.memory:
             self._ballots[sender] = content
             return
@@ -168,3 +163,20 @@ def broadcast_points(codec: BallotCodec, layer: Layer) -> NDArray[np.int32]:
     points = np.empty(layer.size, np.int32)
     points[codec.reference[layer.edges]] = 2 * np.arange(layer.size, dtype=np.int32)
     return points
+
+
+def in_slices(
+    read: Read, ballots: int, size: int, width: int, work: Callable[[slice, Rows], T]
+) -> Iterator[T]:
+    """Yield what `work` makes of `width` neighboring numbers of all ballots; threads share the slices."""
+    if width < size:
+        width = max(ALIGNED, width // ALIGNED * ALIGNED)
+
+    def one(begin: int) -> T:
+        some = slice(begin, min(begin + width, size))
+        rows = np.empty((ballots, some.stop - begin))
+        read(some, rows)
+        return work(some, rows)
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        yield from threads.map(one, range(0, size, width))

@@ -45,6 +45,15 @@ SPOKEN = {
     "network.structure": "the model",
     "attack.clients": "the malicious clients",
 }
+DIFFER = {
+    "layers": "layers differ",
+    "structure": "modules differ",
+    "seed": "seed differs",
+    "keep": "share of edges to keep differs",
+    "weights": "weights differ",
+    "scores": "scores differ",
+}
+"""What makes a network another one, in the order in which it is noticed."""
 FUNCTION = "function"
 """The key under which a function of one's own is named."""
 
@@ -168,7 +177,11 @@ class Description(Section):
         """Say how another description differs from this one in what determines the result of a round."""
         mine, other = self._binding(), now._binding()
         different = [key for key in {**mine, **other} if mine.get(key) != other.get(key)]
-        return [
+        found = []
+        if self.method.name != now.method.name:  # then its settings and local training are others, too
+            found = [f"the method was {_spoken(self.method.name)} and is now {_spoken(now.method.name)}"]
+            different = [key for key in different if not key.startswith(("method.", "local."))]
+        return found + [
             f"{SPOKEN[key]} changed"
             if key in SPOKEN
             else f"{key} was {mine.get(key)!r} and is now {other.get(key)!r}"
@@ -197,17 +210,18 @@ class Description(Section):
         section = self.network
         if net is None:
             try:
-                return self.supernetwork(model_from(section.source))
+                return self.supernetwork(_rebuilt(section.source))
             except ModelError as error:
-                return self._bare(f"the model is not at hand: {error}. Pass it: fedrank.load(..., net=net)")
+                return self._bare(
+                    f"the model could not be rebuilt: {error}. Pass it as fedrank.load(..., net=model)"
+                )
         if isinstance(net, nn.Module):
             # a model that needs no fix is not changed by it
             settings = {"keep": section.keep, "weights": section.weights, "scores": section.scores}
             net = supernetwork(net, seed=section.seed, **settings, fix=True)  # type: ignore[arg-type]
         found = _network(net)
-        keys = ("layers", "structure", "seed", "keep", "weights", "scores")
-        if wrong := [key for key in keys if getattr(found, key) != getattr(section, key)]:
-            raise ModelError(f"{found.source} is not the model of this run: its {wrong[0]} differ")
+        if wrong := [key for key in DIFFER if getattr(found, key) != getattr(section, key)]:
+            raise ModelError(f"{found.source} is not the model of this run: its {DIFFER[wrong[0]]}")
         return net
 
     def _bare(self, reason: str) -> Supernetwork:
@@ -215,6 +229,14 @@ class Description(Section):
         shapes = [(name, tuple(shape)) for name, shape in section.layers.items()]
         missing, scores = MissingModel(dict(shapes), reason), Scores(section.scores)
         return Supernetwork(missing, Layout.of(shapes), section.seed, section.keep, section.weights, scores)
+
+
+def _rebuilt(source: str) -> nn.Module:
+    """Return a model of a class; containers such as nn.Sequential are empty without arguments."""
+    model = model_from(source)
+    if next(model.parameters(), None) is None:
+        raise ModelError(f"its class, {type(model).__name__}, needs arguments")
+    return model
 
 
 def describe_data(federation: Federation) -> OwnData:
@@ -256,6 +278,11 @@ def _method_fields(kind: Any, name: str) -> set[str]:
 def _method_name(method: Method[Any]) -> str:
     names = {kind: name for name, kind in METHODS.items()}
     return names.get(type(method)) or import_path(type(method))
+
+
+def _spoken(name: str) -> str:
+    """Return the name that a method has in Python."""
+    return METHODS[name].__name__ if name in METHODS else name
 
 
 def _attack(adversary: Adversary | None, everyone: int) -> OwnAttack:

@@ -16,17 +16,14 @@ from fedrank.experiment.config import Experiment
 from fedrank.experiment.description import OwnData, describe_data
 from fedrank.experiment.records import first_problem
 from fedrank.experiment.rounds import RunSetup
-from fedrank.experiment.rundir import PARTS, RunDirectory
+from fedrank.experiment.rundir import CHECKPOINT, PARTS, RunDirectory, RunSettings
 from fedrank.experiment.sections import Section
 from fedrank.methods import Method
 from fedrank.nn import PlainNetwork
 from fedrank.nn.rebuild import structure_digest
 
-WORDS = {
-    "layers": "layers",
-    "structure": "modules",
-    "weights": "initial weights (which follow from the seed if a class or function makes the model)",
-}
+WORDS = {"layers": "layers", "structure": "modules", "weights": "initial weights"}
+SEEDED = "The initial weights follow from the seed if a class or function makes the model. "
 
 
 class DataPart(OwnData):
@@ -74,7 +71,14 @@ class Parts(Section):
     def read(cls, directory: RunDirectory) -> Parts | None:
         """Return the parts that a run began with; None if it has none of the user's own, or has not begun."""
         path = directory.path / PARTS
-        if not isinstance(directory.experiment, Experiment) or not path.exists():
+        if not has_own(directory.experiment):
+            return None
+        if not path.exists():
+            if (directory.path / CHECKPOINT).exists():
+                raise RunError(
+                    f"{path}: missing, so a change of the model or data since this run began would not be "
+                    "noticed. Restore it, or start another run."
+                )
             return None
         try:
             return cls.model_validate(tomllib.loads(path.read_text("utf-8")))
@@ -83,20 +87,35 @@ class Parts(Section):
         except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"{path}: cannot be read ({error})") from error
 
+    def check_same(self, directory: RunDirectory) -> None:
+        """Raise RunError if the run in a directory began with other parts."""
+        if Parts.read(directory) not in (self, None):
+            raise RunError(
+                f"{directory.path}: contains another run: its model or data is not that of this one. "
+                "Choose another directory."
+            )
+
+    def write(self, directory: RunDirectory) -> None:
+        """Write the parts to a run directory."""
+        directory.write_parts(tomli_w.dumps(self.model_dump(exclude_none=True)))
+
+
+def has_own(settings: RunSettings) -> bool:
+    """Return whether a configuration names a model or data of the user's own."""
+    return isinstance(settings, Experiment) and (settings.data.own or settings.network.own)
+
 
 def keep_parts(directory: RunDirectory, setup: RunSetup) -> None:
     """Remember the user's own parts when a run begins; refuse to go on with others."""
     experiment = directory.experiment
-    if not isinstance(experiment, Experiment):
-        return
     check_data(directory, setup.federation)
-    if not (experiment.data.own or experiment.network.own) or Parts.read(directory):
+    if not isinstance(experiment, Experiment) or not has_own(experiment) or Parts.read(directory):
         return
     parts = Parts(
         data=DataPart.of_federation(setup.federation) if experiment.data.own else None,
         network=NetworkPart.of_method(setup.method) if experiment.network.own else None,
     )
-    directory.write_parts(tomli_w.dumps(parts.model_dump(exclude_none=True)))
+    parts.write(directory)
 
 
 def check_network(directory: RunDirectory, method: Method[Any]) -> None:
@@ -105,20 +124,20 @@ def check_network(directory: RunDirectory, method: Method[Any]) -> None:
     if parts is None or parts.network is None:
         return
     before, now = parts.network.model_dump(), NetworkPart.of_method(method).model_dump()
-    if changed := [WORDS[key] for key in before if before[key] != now[key]]:
-        raise _changed(directory, "model", "network", f" in its {changed[0]}")
+    if changed := [key for key in before if before[key] != now[key]]:
+        name, advice = directory.configuration.network.name, SEEDED if changed[0] == "weights" else ""
+        raise _changed(directory, f"the {WORDS[changed[0]]} of the model ({name}) have", advice)
 
 
 def check_data(directory: RunDirectory, federation: Federation) -> None:
     """Raise RunError if the data is other data than when the run began."""
     parts = Parts.read(directory)
     if parts and parts.data and parts.data.digest != data_digest(federation):
-        raise _changed(directory, "data", "data")
+        raise _changed(directory, f"the data ({directory.configuration.data.name}) has")
 
 
-def _changed(directory: RunDirectory, what: str, key: str, how: str = "") -> RunError:
-    name = directory.experiment.flat()[f"{key}.name"]
+def _changed(directory: RunDirectory, what: str, advice: str = "") -> RunError:
     return RunError(
-        f"{directory.path}: the {what} ({name}) has changed since this run began{how}. "
-        "Restore it, or start another run."
+        f"{directory.path}: {what} changed since this run began. {advice}"
+        "Undo the change, or start another run."
     )

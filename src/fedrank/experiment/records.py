@@ -25,7 +25,7 @@ class Record(BaseModel, frozen=True):
 class RoundRecord(Record, frozen=True):
     """A line of metrics.jsonl: one round."""
 
-    round: int
+    round: int = Field(ge=1)
     train_loss: float | None = None
     """The mean over the honest clients, if there were any."""
     refused: dict[ClientName, str] = {}

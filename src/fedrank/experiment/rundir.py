@@ -30,6 +30,7 @@ from pydantic import ValidationError
 from fedrank.errors import RunError
 from fedrank.experiment.config import Experiment, load_file
 from fedrank.experiment.description import Description
+from fedrank.experiment.lines import Line, read_lines
 from fedrank.experiment.records import RoundRecord, Summary, first_problem
 
 FORMAT = 3
@@ -56,11 +57,7 @@ class RunDirectory:
     @staticmethod
     def check_free(path: Path) -> None:
         """Raise RunError if the directory is not empty."""
-        try:
-            taken = next(path.iterdir(), None) if path.exists() else None
-        except OSError as error:
-            raise RunError(f"{path}: cannot be used as a run directory ({error.strerror})") from error
-        if taken is not None:
+        if taken := _content(path):
             raise RunError(
                 f"{path}: already contains {taken.name!r}; nothing was overwritten. "
                 "Choose another directory with --out, or continue with: "
@@ -82,6 +79,11 @@ class RunDirectory:
         except OSError as error:
             raise RunError(f"{path}: cannot be created ({error.strerror})") from error
         return replace(run, path=path)
+
+    @classmethod
+    def at(cls, path: Path) -> RunDirectory | None:
+        """Open the run directory at a path; None if there is nothing."""
+        return cls.open(path) if _content(path) else None
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
@@ -110,8 +112,9 @@ class RunDirectory:
         if isinstance(self.experiment, Experiment):
             return self.experiment
         raise RunError(
-            f"{self.path}: this needs the run's data, which only the program has that trained it. "
-            f"There, fedrank.train(..., out={str(self.path)!r}) resumes the run and evaluates its model."
+            f"{self.path}: this needs the run's data, which only the program that trained it has. "
+            f"In that program, fedrank.train(..., out={str(self.path)!r}) resumes the run and evaluates its "
+            "model."
         )
 
     @property
@@ -121,10 +124,14 @@ class RunDirectory:
             return f"Resume with: fedrank resume {shlex.quote(str(self.path))}"
         return f"Resume with fedrank.train(..., out={str(self.path)!r})."
 
+    def check_same(self, experiment: RunSettings) -> None:
+        """Raise RunError if the run has other settings that determine the result of a round."""
+        if experiment.fingerprint() != self.experiment.fingerprint():
+            raise RunError(f"{self.path}: contains another run. Choose another directory.")
+
     def having(self, experiment: RunSettings) -> RunDirectory:
         """Change settings that do not determine the result of a round; return the directory with them."""
-        if experiment.fingerprint() != self.experiment.fingerprint():
-            raise RunError(f"{self.path}: contains another run")
+        self.check_same(experiment)
         self._write(experiment.FILE, experiment.to_toml().encode())
         return replace(self, experiment=experiment)
 
@@ -195,21 +202,26 @@ class RunDirectory:
         self._guarded(METRICS, append)
 
     def read_metrics(self) -> list[RoundRecord]:
-        """Return the records of all rounds, without a line that a crash cut off; others are reported."""
-        return [record for _, record in self._metrics()]
+        """Return the records of all rounds; what is damaged or missing is reported, not a line cut off."""
+        return [record for _, record in self._lines()]
 
     def forget_after(self, round_number: int) -> None:
         """Drop the lines of rounds after the checkpoint, which will run again."""
-        kept = [line for line, record in self._metrics() if record.round <= round_number]
+        kept = [line for line, record in self._lines() if record.round <= round_number]
         self._write(METRICS, b"".join(line + b"\n" for line in kept))
 
-    def _metrics(self) -> Iterator[tuple[bytes, RoundRecord]]:
-        for number, line in enumerate(self._read(METRICS).splitlines(keepends=True), start=1):
-            try:
-                yield line.rstrip(b"\r\n"), RoundRecord.model_validate_json(line)
-            except ValidationError:
-                if line.endswith(b"\n"):
-                    _warn_once(f"{self.path / METRICS}, line {number}: damaged; the round is left out")
+    def _lines(self) -> list[Line]:
+        completed = self._completed_rounds()  # read first: a running process writes a line before its state
+        found, problems = read_lines(self._read(METRICS), completed)
+        for problem in problems:
+            _warn_once(f"{self.path / METRICS}{problem}")
+        return found
+
+    def _completed_rounds(self) -> int:
+        """Return how many rounds the checkpoint has; `read_checkpoint` reports one that cannot be read."""
+        with contextlib.suppress(Exception), np.load(self.path / CHECKPOINT, allow_pickle=False) as archive:
+            return int(archive["round"])
+        return 0
 
     def write_metrics(self, records: Iterable[RoundRecord]) -> None:
         """Replace the records of all rounds."""
@@ -222,6 +234,10 @@ class RunDirectory:
     def write_summary(self, summary: Summary) -> None:
         """Write the result of the run."""
         self._write(SUMMARY, summary.to_json(indent=2).encode() + b"\n")
+
+    def forget_summary(self) -> None:
+        """Drop the result, which is that of other rounds than the checkpoint's."""
+        self._guarded(SUMMARY, lambda path: path.unlink(missing_ok=True))
 
     def read_summary(self) -> Summary | None:
         """Return the result, or None if the run is not finished."""
@@ -258,6 +274,14 @@ class RunDirectory:
                 else ""
             )
             raise RunError(f"{self.path / name}: cannot be written ({error.strerror}).{intact}") from error
+
+
+def _content(path: Path) -> Path | None:
+    """Return something in a directory; None if it is empty or does not exist."""
+    try:
+        return next(path.iterdir(), None) if path.exists() else None
+    except OSError as error:
+        raise RunError(f"{path}: cannot be used as a run directory ({error.strerror})") from error
 
 
 @lru_cache

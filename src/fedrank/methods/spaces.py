@@ -7,7 +7,7 @@ its reputation in the broadcast. So one attack on vectors serves both worlds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -85,13 +85,6 @@ class DenseBallots:
     def slice_width(self, bytes_per_number: int = 40) -> int:  # noqa: ARG002
         """Return how many edges of all ballots to look at together."""
         return max(2**12, 2**19 // len(self.rows))
-
-    def slices(self, layer: Layer, width: int) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """Yield neighboring edges of a layer, and the displacements of all ballots there, in points."""
-        for begin in range(0, layer.size, width):
-            some = slice(begin, min(begin + width, layer.size))
-            where = slice(layer.offset + some.start, layer.offset + some.stop)
-            yield some, 2.0 * np.array([row[where] for row in self.rows], np.float64)
 
     def displacements(self, layer: Layer) -> Read:
         """Return what writes the displacements of some edges of a layer, in points."""

@@ -7,9 +7,7 @@ rank(broadcast + mean of the displacements). A robust rule in the place of the m
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 from fedrank.aggregators import Aggregator
 from fedrank.aggregators.measured import Read
 from fedrank.ballots import BallotCodec
-from fedrank.ballots.store import ALIGNED
+from fedrank.ballots.store import THREADS, in_slices
 from fedrank.errors import ConfigError
 from fedrank.randomness import Purpose, keyed_generator
 from fedrank.rank import Layer, Ranking
@@ -26,7 +24,6 @@ from fedrank.rank.ranking import argsort_totals
 
 T = TypeVar("T")
 Matrix = NDArray[np.float64]
-THREADS = os.cpu_count() or 1
 BYTES_PER_NUMBER = 40
 """A displacement, its mixture, and what the rules copy for sorting."""
 
@@ -44,8 +41,6 @@ class Ballots(Protocol):
     def voters(self) -> Collection[int]: ...
 
     def slice_width(self, bytes_per_number: int = 40) -> int: ...
-
-    def slices(self, layer: Layer, width: int) -> Iterator[tuple[slice, NDArray[np.float64]]]: ...
 
     def displacements(self, layer: Layer) -> Read: ...
 
@@ -98,27 +93,20 @@ def _points(
             raise ConfigError(f"the aggregator {name!r} returned infinity")
         points[some] = np.rint(moved * grid)
 
-    for _ in in_slices(store, layer, width, limit, move):
+    for _ in clipped_slices(store, layer, width, limit, move):
         pass
     return points
 
 
-def in_slices(
+def clipped_slices(
     store: Ballots, layer: Layer, width: int, limit: float, work: Callable[[slice, Matrix], T]
 ) -> Iterator[T]:
-    """Yield what `work` makes of neighboring edges of all ballots, clipped; threads share the slices."""
-    read, voters = store.displacements(layer), len(store.voters)
-    if width < layer.size:
-        width = max(ALIGNED, width // ALIGNED * ALIGNED)
+    """Yield what `work` makes of neighboring edges of all ballots, clipped."""
 
-    def one(begin: int) -> T:
-        some = slice(begin, min(begin + width, layer.size))
-        rows = np.empty((voters, some.stop - begin))
-        read(some, rows)
+    def clipped(some: slice, rows: Matrix) -> T:
         return work(some, rows if limit == math.inf else rows.clip(-limit, limit, rows))
 
-    with ThreadPoolExecutor(THREADS) as threads:
-        yield from threads.map(one, range(0, layer.size, width))
+    return in_slices(store.displacements(layer), len(store.voters), layer.size, width, clipped)
 
 
 def edge_limit(store: Ballots, layer: Layer, width: int, rule: Aggregator) -> float:
@@ -129,7 +117,7 @@ def edge_limit(store: Ballots, layer: Layer, width: int, rule: Aggregator) -> fl
         rounded = np.rint(displacements * scale)
         return np.asarray(np.einsum("ij,ij->i", rounded, rounded))
 
-    total = sum(in_slices(store, layer, width, math.inf, squares))
+    total = sum(clipped_slices(store, layer, width, math.inf, squares))
     return max(1.0, math.floor(rule.limit(np.sqrt(total) / scale, layer.size)))
 
 
@@ -152,4 +140,4 @@ def inner_products(store: Ballots, layer: Layer, width: int, limit: float = math
             np.rint(displacements, out=displacements)
         return np.asarray(displacements @ displacements.T)
 
-    return np.asarray(sum(in_slices(store, layer, width, limit, products)))
+    return np.asarray(sum(clipped_slices(store, layer, width, limit, products)))

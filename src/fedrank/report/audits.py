@@ -17,7 +17,7 @@ from fedrank.ballots.audit import Audit, BallotAudit
 from fedrank.ballots.candidates import Measured
 from fedrank.errors import RunError
 from fedrank.experiment.records import RoundRecord
-from fedrank.experiment.rundir import RunDirectory
+from fedrank.experiment.rundir import METRICS, RunDirectory
 
 SHOWN_ROUNDS = 10
 SHOWN_BALLOTS = 12
@@ -48,7 +48,10 @@ def votes_in(records: Iterable[RoundRecord]) -> dict[int, Vote]:
 
 def recorded_votes(directory: RunDirectory) -> dict[int, Vote]:
     """Return the votes of a run, by their rounds; a run without any is refused."""
-    votes = votes_in(directory.read_metrics())
+    records = directory.read_metrics()
+    if not records:
+        raise RunError(f"{directory.path}: {METRICS} has no completed round, so there is no vote to show")
+    votes = votes_in(records)
     if not votes:
         method = directory.experiment.method.name
         raise RunError(f"{directory.path}: the run held no vote on edges (method.name is {method})")

@@ -142,7 +142,8 @@ def summary_table(directory: RunDirectory, summary: Summary, time: str = "time")
         ("upload per client, round", sent.upload_bytes, paper.upload_bytes),
         ("download per client, round", sent.download_bytes, paper.download_bytes),
     ):
-        table.add_row(name, f"{mebibytes(real)}  (as the paper counts: {mebibytes(counted)})")
+        known = mebibytes(real) if real else "not recorded"
+        table.add_row(name, f"{known}  (as the paper counts: {mebibytes(counted)})")
     table.add_row(time, f"{summary.wall_seconds:.0f} s")
     return table
 
