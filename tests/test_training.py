@@ -154,6 +154,10 @@ def test_a_broken_attack_is_named(digits: Federation) -> None:
         (lambda: fedrank.Adversary("mirror", {1}, share=0.2), "pass either clients or share, not both"),
         (lambda: fedrank.Adversary("mirror", share=20), "share must be more than 0 and less than 1, got 20"),
         (lambda: fedrank.Adversary("mirro", {1}), "did you mean 'mirror'"),
+        (
+            lambda: fedrank.Adversary(dict, {1}),
+            "expected an attack, its name or a function, got <class 'dict'>",
+        ),
         (lambda: fedrank.Adversary(7, {1}), "expected an attack, its name or a function, got 7"),
         (lambda: fedrank.Adversary(push, {1}, params={"scall": 1.0}), "did you mean 'scale'"),
         (lambda: fedrank.Adversary(push, {1}, lies="pull"), "lies must be 'push' or 'stall', got 'pull'"),

@@ -73,7 +73,11 @@ def test_a_diagnosis_says_that_a_model_refuses_larger_batches() -> None:
         ),
         (nn.Conv2d(2, 4, 3), (8, 8), r"pass images\[:, None\]"),
         (nn.Conv2d(3, 4, 3), (8, 8), r"pass images\[:, None\]"),
-        (nn.Conv1d(1, 4, 3), (8,), r"needs \(channels, length\), but gets shape \(8,\)"),
+        (
+            nn.Conv1d(1, 4, 3),
+            (8,),
+            r"needs \(channels, length\), but gets shape \(8,\): pass signals\[:, None\]",
+        ),
         (nn.Conv2d(3, 4, 3), (8, 8, 3), r"3 channels, but gets shape \(8, 8, 3\): put the channels first"),
         (nn.Conv2d(3, 4, 3), (1, 8, 8), r"3 channels, but gets shape \(1, 8, 8\): change its in_channels"),
         (nn.Linear(9, 4), (8,), r"0 \(Linear\) needs 9 features, but gets 8: change its in_features"),
@@ -85,6 +89,12 @@ def test_the_layer_that_does_not_fit_is_named(
 ) -> None:
     with pytest.raises(ModelError, match=complaint):
         check_fit(nn.Sequential(layer), clients(*shape))
+
+
+def test_a_layer_that_gets_no_samples_is_not_blamed() -> None:
+    flat = nn.Sequential(nn.Flatten(0), nn.Linear(FEATURES, CLASSES))
+    with pytest.raises(ModelError, match=r"does not fit samples of shape \(8,\) \(RuntimeError: "):
+        check_fit(flat, clients(FEATURES))
 
 
 def test_a_lazy_layer_must_have_run_before() -> None:

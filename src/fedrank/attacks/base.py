@@ -148,7 +148,7 @@ class Attack:
             return value
         if isinstance(value, str):
             return attack_named(value)
-        if not hasattr(value, "__qualname__"):
+        if isinstance(value, type) or not hasattr(value, "__qualname__"):
             raise ConfigError(f"expected an attack, its name or a function, got {value!r}")
         for known in ATTACKS.values():
             if known.function is value:

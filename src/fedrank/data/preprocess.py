@@ -21,7 +21,8 @@ SHOWN_VALUES = 16
 class Preprocess:
     """Divides by `scale`, then subtracts each channel's mean and divides by its standard deviation.
 
-    Several means belong to the channels (axis 1) of images and signals, or to the columns of a table.
+    Several means belong to the channels (axis 1) of images and signals, or to the columns of a table. A
+    single mean or deviation stands for all of them.
     `crop_and_flip` shifts training images by up to four pixels and flips half of them.
     """
 

@@ -59,7 +59,7 @@ def check_fit(model: nn.Module, federation: Federation) -> None:
             where = f"samples of shape {dataset.inputs.shape[1:]}"
             if size != BATCHES[0]:
                 where += f" in a batch of {size}"
-            raise ModelError(f"does not fit {where} ({_reason(error, trail)})") from error
+            raise ModelError(f"does not fit {where} ({_reason(error, trail, size)})") from error
         _check_outputs(outputs, size, dataset.classes)
 
 
@@ -78,10 +78,12 @@ def _check_outputs(outputs: Any, size: int, classes: int) -> None:
         raise ModelError(f"outputs {got} per sample, but the labels have {classes} classes")
 
 
-def _reason(error: Exception, trail: _Trail) -> str:
+def _reason(error: Exception, trail: _Trail, size: int) -> str:
     """Return what is wrong with the inputs of the layer that was called last, or else what was raised."""
     layer, shape = trail.layer, trail.shape[1:]
-    if isinstance(layer, nn.Linear) and trail.shape and trail.shape[-1] != layer.in_features:
+    if not shape or trail.shape[0] != size:
+        misfit = ""  # it did not get the samples one by one
+    elif isinstance(layer, nn.Linear) and shape[-1] != layer.in_features:
         misfit = _linear_misfit(layer, shape)
     elif isinstance(layer, tuple(AXES)):
         misfit = _convolution_misfit(layer, shape)
@@ -103,7 +105,8 @@ def _convolution_misfit(layer: Any, shape: tuple[int, ...]) -> str:
     axes = next(axes for kind, axes in AXES.items() if isinstance(layer, kind))
     if len(shape) == len(axes):
         needed = f"({', '.join(('channels', *axes))})"
-        return f"needs {needed}, but gets shape {shape}: pass images[:, None]"
+        samples = "images" if len(axes) > 1 else "signals"
+        return f"needs {needed}, but gets shape {shape}: pass {samples}[:, None]"
     if len(shape) != len(axes) + 1 or shape[0] == layer.in_channels:
         return ""
     needed = f"needs {layer.in_channels} channels, but gets shape {shape}"
