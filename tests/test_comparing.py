@@ -49,6 +49,7 @@ def test_its_numbers_are_those_of_single_runs() -> None:
         for seed in (3, 5)
     ]
     assert accuracies(found) == [run.evaluation.test_accuracy for run in alone]
+    assert [record["seed"] for record in found.to_records()] == [3, 5]
     values = [100 * run.evaluation.test_accuracy for run in alone]
     text = f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
     assert found.table().rows == [["FRL", text]]

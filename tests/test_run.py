@@ -393,9 +393,12 @@ def test_a_loop_of_runs_can_tell_that_it_was_interrupted(tmp_path: Path) -> None
 
 
 def test_what_cannot_be_kept_is_refused_before_training(digits: Federation, tmp_path: Path) -> None:
-    method = frl(memory=object())
-    with pytest.raises(fedrank.FedrankError, match="memory is <object"):
-        train(digits, method, out=tmp_path / "mine")
+    def push(view: View, *, how: object = None) -> np.ndarray:
+        return -view.own[0]
+
+    adversary = fedrank.Adversary(push, share=0.1, params={"how": object()})
+    with pytest.raises(fedrank.FedrankError, match="how is <object"):
+        train(digits, frl(), out=tmp_path / "mine", adversary=adversary)
     assert not list(tmp_path.iterdir())
 
 

@@ -238,6 +238,7 @@ def test_evaluate_measures_the_checkpoint_again(finished: Path) -> None:
     assert reply.returncode == 0, reply.stderr
     accuracy = json.loads((finished / "summary.json").read_text())["evaluation"]["test_accuracy"]
     assert f"{accuracy:.1%}" in reply.stdout
+    assert "time of this evaluation" in reply.stdout
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "html"])
