@@ -97,7 +97,7 @@ def planned_cells(scale: str) -> list[Cell]:
     found += [planned_cell("mnist", "screened-mean", PLANNED[1], 0.2, SEEDS[0], ROUNDS)]
     for seed in SEEDS:
         found += [planned_cell("mnist", vote, "none", 0.0, seed, ROUNDS) for vote in ("borda", DEFAULT)]
-        attacked = (PLANNED[1], *MIRRORS) if seed == SEEDS[0] else PLANNED[1:2]
+        attacked = (PLANNED[1], *(MIRRORS if seed == SEEDS[0] else MIRRORS[:1]))
         found += [planned_cell("mnist", DEFAULT, attack, 0.2, seed, ROUNDS) for attack in attacked]
     found += [
         short_ballots_cell(ballots, attack, share)
