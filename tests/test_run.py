@@ -20,6 +20,7 @@ from fedrank import training
 from fedrank.attacks import View
 from fedrank.cli import app
 from fedrank.data import Federation
+from fedrank.errors import ConfigError
 from fedrank.experiment.description import Description
 from fedrank.experiment.rundir import RunDirectory
 from tests.support.methods import small_net
@@ -292,6 +293,13 @@ def test_every_method_attack_and_rule_of_ones_own_can_be_described(digits: Feder
             assert again == made
             assert again.fingerprint() == made.fingerprint()
             assert made.changes(again) == []
+
+
+def test_a_report_is_a_page(digits: Federation, tmp_path: Path) -> None:
+    run = train(digits, rounds=1)
+    with pytest.raises(ConfigError, match=r"HTML page: name it .*r\.html, not .*r\.pdf"):
+        run.report(tmp_path / "r.pdf")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_report_needs_no_directory(digits: Federation, tmp_path: Path) -> None:

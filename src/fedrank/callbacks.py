@@ -37,6 +37,9 @@ class Watching(Callback):
         self.min_delta = min_delta
         self.best: float | None = None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.metric!r})"
+
     def check(self, clients: Federation) -> None:
         """Raise ConfigError if these clients do not have the metric: it would be watched in vain."""
         if self.metric.startswith("clients_") and not any(client.test.size for client in clients):

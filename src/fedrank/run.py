@@ -126,6 +126,8 @@ class Run:
     def report(self, path: str | Path) -> None:
         """Write a self-contained HTML report; needs `pip install 'fedrank[plot]'`."""
         path = Path(path)
+        if path.suffix.lower() not in (".html", ".htm"):
+            raise ConfigError(f"a report is an HTML page: name it {path.with_suffix('.html')}, not {path}")
         settings, records = self._settings(path.stem), self._records()
         directory = RunDirectory(path, settings, self.origin().environment)
         view = RunView(settings.name, directory, records, self._summary(records))
@@ -170,8 +172,11 @@ def load(path: str | Path, *, net: nn.Module | Supernetwork | None = None) -> Ru
     _check_net(net)
     directory = RunDirectory.open(Path(path))
     settings = directory.experiment
-    method = build_method(settings) if isinstance(settings, Experiment) else settings.rebuild(net)
-    return read_run(directory, method)
+    if not isinstance(settings, Experiment):
+        return read_run(directory, settings.rebuild(net))
+    if net is not None:
+        raise ConfigError(f"{path}: its configuration says which network it has; leave out net=...")
+    return read_run(directory, build_method(settings))
 
 
 def _check_net(net: object) -> None:

@@ -258,6 +258,12 @@ def test_a_lost_history_is_reported(run: RunDirectory, caplog: pytest.LogCapture
     assert "metrics.jsonl: rounds 1 to 3 are missing" in message
 
 
+def test_only_runs_can_be_resumed(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(RunError, match=r"already contains 'notes.txt'.*--out$"):
+        RunDirectory.create(tmp_path, EXPERIMENT, {})
+
+
 def test_a_hint_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
     path = tmp_path / "my runs" / "it's mine"
     RunDirectory.create(path, EXPERIMENT, {})

@@ -58,11 +58,10 @@ class RunDirectory:
     def check_free(path: Path) -> None:
         """Raise RunError if the directory is not empty."""
         if taken := _content(path):
-            raise RunError(
-                f"{path}: already contains {taken.name!r}; nothing was overwritten. "
-                "Choose another directory with --out, or continue with: "
-                f"fedrank resume {shlex.quote(str(path))}"
-            )
+            advice = "Choose another directory with --out"
+            if path.is_dir() and (path / ENVIRONMENT).exists():
+                advice += f", or continue with: fedrank resume {shlex.quote(str(path))}"
+            raise RunError(f"{path}: already contains {taken.name!r}; nothing was overwritten. {advice}")
 
     @classmethod
     def create(cls, path: Path, experiment: RunSettings, environment: dict[str, Any]) -> RunDirectory:
