@@ -9,14 +9,13 @@ from __future__ import annotations
 import enum
 import hashlib
 import math
-import tomllib
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import tomli_w
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 from pydantic_core import to_json
 from torch import nn
 
@@ -25,7 +24,7 @@ from fedrank.data import Federation
 from fedrank.data.digest import data_digest
 from fedrank.errors import ConfigError, ModelError, RunError
 from fedrank.experiment.adversary import Adversary
-from fedrank.experiment.records import first_problem
+from fedrank.experiment.records import read_toml
 from fedrank.experiment.rounds import Schedule
 from fedrank.experiment.sections import Section
 from fedrank.importing import import_path, imported
@@ -143,12 +142,7 @@ class Description(Section):
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a description."""
-        try:
-            return cls.model_validate(tomllib.loads(path.read_text("utf-8")))
-        except ValidationError as error:
-            raise RunError(f"{path}: damaged ({first_problem(error)})") from error
-        except (OSError, ValueError, RecursionError) as error:
-            raise RunError(f"{path}: cannot be read ({error})") from error
+        return read_toml(cls, path)
 
     def to_toml(self) -> str:
         """Return the description as TOML."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from typing import Any, Self
 
 import tomli_w
-from pydantic import ValidationError
 
 from fedrank.data import Federation, Preprocess
 from fedrank.data.digest import data_digest
 from fedrank.errors import RunError
 from fedrank.experiment.config import Experiment
 from fedrank.experiment.description import OwnData, describe_data
-from fedrank.experiment.records import first_problem
+from fedrank.experiment.records import read_toml
 from fedrank.experiment.rounds import RunSetup
 from fedrank.experiment.rundir import CHECKPOINT, PARTS, RunDirectory, RunSettings
 from fedrank.experiment.sections import Section
@@ -80,12 +78,7 @@ class Parts(Section):
                     "noticed. Restore it, or start another run."
                 )
             return None
-        try:
-            return cls.model_validate(tomllib.loads(path.read_text("utf-8")))
-        except ValidationError as error:
-            raise RunError(f"{path}: damaged ({first_problem(error)})") from error
-        except (OSError, ValueError, RecursionError) as error:
-            raise RunError(f"{path}: cannot be read ({error})") from error
+        return read_toml(cls, path)
 
     def check_same(self, directory: RunDirectory) -> None:
         """Raise RunError if the run in a directory began with other parts."""

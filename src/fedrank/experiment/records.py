@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError, field_validator
 
 from fedrank.ballots.audit import Audit
 from fedrank.ballots.candidates import Measured
 from fedrank.ballots.traffic import Traffic
+from fedrank.errors import RunError
 from fedrank.experiment.metrics import ClientName, Evaluation, number_or_name
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class Record(BaseModel, frozen=True):
@@ -174,3 +179,13 @@ def first_problem(error: ValidationError) -> str:
     problem = error.errors(include_url=False)[0]
     location = ".".join(str(part) for part in problem["loc"])
     return f"{location}: {problem['msg']}" if location else problem["msg"]
+
+
+def read_toml(model: type[Model], path: Path) -> Model:
+    """Read a record from a TOML file."""
+    try:
+        return model.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except ValidationError as error:
+        raise RunError(f"{path}: damaged ({first_problem(error)})") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"{path}: cannot be read ({error})") from error
