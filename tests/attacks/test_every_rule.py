@@ -119,5 +119,5 @@ def test_other_methods_meet_every_attack(tiny: Federation, kind: type, attack: s
 
 def test_too_many_malicious_clients_for_a_redraw_are_refused_before_the_first_round(tiny: Federation) -> None:
     adversary = Adversary(ATTACKS["scaled"], draw_malicious(tiny, 0.8, 1))
-    with pytest.raises(ConfigError, match=r"32 of 40 clients are malicious.*redraw = false"):
+    with pytest.raises(ConfigError, match=r"32 of 40 clients malicious.*redraw = false"):
         RunSetup.of(weights(FedAvg), tiny, Schedule(2, 20), adversary)
