@@ -382,6 +382,7 @@ print(fedrank.train(frl(), clients, rounds=4, clients_per_round=3, workers=1, ou
 """
 
 
+@pytest.mark.slow
 def test_a_loop_of_runs_can_tell_that_it_was_interrupted(tmp_path: Path) -> None:
     root = Path(__file__).parents[1]
     reply = subprocess.run(

@@ -41,6 +41,7 @@ def test_judges_do_not_train_and_no_test_sample_is_used(digits: Federation) -> N
     assert tuned(digits, seed=5).judges == tuple(judges)
 
 
+@pytest.mark.slow
 def test_the_result_depends_on_the_seed_alone(digits: Federation) -> None:
     assert tuned(digits).trials == tuned(digits).trials
     drawn = {tuple(candidates(NET, seed)) for seed in (1, 2)}

@@ -184,6 +184,7 @@ def test_a_second_resume_of_a_busy_run_starts_no_workers(
     assert "another process is working on this run" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_finished_run_can_be_prolonged(finished: Path, tmp_path: Path) -> None:
     path = tmp_path / "longer"
     shutil.copytree(finished, path)
@@ -445,6 +446,7 @@ def test_what_does_not_go_together_is_refused(settings: list[str], complaint: st
     assert "Traceback" not in reply.stderr
 
 
+@pytest.mark.slow
 def test_traffic_is_printed_and_drawn(tmp_path: Path) -> None:
     reply = fedrank("traffic", "--net", "lenet", "--plot", tmp_path / "traffic.svg")
     assert reply.returncode == 0, reply.stderr

@@ -106,6 +106,7 @@ def test_a_worker_that_dies_is_named_with_its_client_and_round(
         engine.collect(frl.broadcast(frl.init()), [int(c) for c in digits.voters[:4]])
 
 
+@pytest.mark.slow
 def test_a_worker_killed_from_outside_is_reported(digits: Federation) -> None:
     frl = stumbling("dawdle")
     with local_engine(frl, digits, workers=2) as engine:
@@ -115,6 +116,7 @@ def test_a_worker_killed_from_outside_is_reported(digits: Federation) -> None:
             engine.collect(frl.broadcast(frl.init()), [int(c) for c in digits.voters[:4]])
 
 
+@pytest.mark.slow
 def test_workers_that_start_together_all_get_a_large_handout() -> None:
     images = np.zeros((60_000, 1, 8, 8), np.uint8)
     many = split(images, np.arange(60_000) % 10, by=IID(), clients=10_000, seed=1)
@@ -144,6 +146,7 @@ def test_workers_rest_until_the_next_run_and_end_with_the_program(digits: Federa
     assert not any(psutil.pid_exists(worker) for worker in first)
 
 
+@pytest.mark.slow
 def test_busy_workers_do_not_rest(digits: Federation) -> None:
     frl = stumbling("dawdle")
     engine = local_engine(frl, digits, workers=2)
@@ -180,6 +183,7 @@ class Net(nn.Sequential):
     assert votes != other_votes
 
 
+@pytest.mark.slow
 def test_a_resting_worker_that_was_killed_is_replaced(digits: Federation) -> None:
     first, votes = trained(LeNet(side=8), digits)
     victim = first.pop()
@@ -218,6 +222,7 @@ def test_a_model_that_cannot_be_sent_is_refused(digits: Federation) -> None:
         local_engine(FRL(supernetwork(model, seed=1)), digits, workers=2)
 
 
+@pytest.mark.slow
 def test_modules_in_the_current_directory_do_not_reach_the_workers(
     digits: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
